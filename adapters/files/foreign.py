@@ -1,10 +1,15 @@
 """A LoRA adapter that PEFT saved elsewhere: it is read and checked without torch, and nothing in it is executed.
 
 An adapter that passes is a plain LoRA in safetensors, of a rank that the engine accepts, with the shapes of the base's
-layers, and made for the served base (or for one that the operator vouches for).
+layers, and made for the served base (or for one that the operator vouches for). No path that it names is looked at.
+
+`python -m burnish.adapters.files.foreign` checks one within limits of memory and time, for a server that was sent it.
 """
 
 import json
+import os
+import resource
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +19,8 @@ from burnish.adapters.base_model import revision
 from burnish.adapters.files.contents import CONFIG, PICKLES, WEIGHTS, check_shapes, shapes_of
 from burnish.errors import AdapterError
 
+MAX_MEMORY = 2**30
+MAX_CPU_SECONDS = 20
 MANIFEST = "manifest.json"
 _PREFIX = "base_model.model."
 _CODE = (".py", ".pyc", ".so", ".sh")
@@ -135,9 +142,7 @@ def _check_base(
     name = config.get("base_model_name_or_path")
     if not isinstance(name, str) or not name:
         raise AdapterError(f"{directory / CONFIG}: base_model_name_or_path names no base{remedy}")
-    given = Path(name)
-    is_same = name == model or (local is not None and given.is_dir() and revision(given) == revision(local))
-    if not is_same:
+    if name != model and (local is None or os.path.abspath(name) != os.path.abspath(model)):
         raise AdapterError(f"{directory / CONFIG}: made for base {name!r}, the engine serves {model!r}{remedy}")
     if config.get("revision"):
         said = f"revision {config['revision']!r} of {name!r} cannot be compared with what is served"
@@ -167,3 +172,22 @@ def _json(file: Path) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise AdapterError(f"{file}: expected a JSON object, got {type(found).__name__}")
     return found
+
+
+def main() -> None:
+    """Answer one request: the arguments of `read` → {}, or {error}."""
+    asked = json.load(sys.stdin)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
+    answer = {}
+    try:
+        read(Path(asked.pop("directory")), **asked)
+    except AdapterError as error:
+        answer["error"] = str(error)
+    except MemoryError:
+        answer["error"] = f"{CONFIG}, {MANIFEST} or the header of {WEIGHTS} takes too much memory to read"
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,11 @@
 """The worst CPU time of one request or record of up to a mebibyte, in the gateway, the ingester and the judge.
 
-Texts that make parsers slow (`tests/cost.py`) stand in every place where a client may put one. The CPU time of the
-gateway's and the ingester's process is read before and after. The ingester looks for records all the time: what that
-takes in so many seconds is measured first and left out, because on a busy machine a record waits for long.
-What costs more than `CLOSE` is measured twice more, and the least counts. The stub engine's prompts have at most
-`CONTEXT` tokens: an engine refuses longer ones. Everything is asked of an agent whose turns are redacted too.
+Texts that make parsers slow (`tests/cost.py`) stand in every place where a client may put one, and bodies that are
+large by their structure go to every route that reads one. The CPU time of the gateway's and the ingester's process is
+read before and after. The ingester looks for records all the time: what that takes in so many seconds is measured first
+and left out, because on a busy machine a record waits for long. What costs more than `CLOSE` is measured twice more,
+and the least counts. The stub engine's prompts have at most `CONTEXT` tokens: an engine refuses longer ones. Chats
+are asked of an agent whose turns are redacted too.
 """
 
 import json
@@ -21,8 +22,10 @@ from burnish.judges.verdicts import case, words
 from burnish.judges.verdicts.verdict import as_text, question
 from burnish.records import Feedback, FeedbackSource
 from burnish.testing import prompt_ids
-from tests.cost import hostile_texts, near_findings
+from tests.cost import hostile_texts, large_bodies, near_findings
 
+CHAT = "/v1/chat/completions"
+RECORDED = (CHAT, "/v1/completions", "/v1/responses", "/v1/messages")
 CLOSE = 35.0
 """Milliseconds."""
 CONTEXT = 32_768
@@ -39,10 +42,15 @@ def measure(folder: Path, tell: Tell, n_texts: int | None = None) -> dict[str, f
     short = patch("burnish.testing.chat_wire.prompt_ids", lambda body: prompt_ids(body)[:CONTEXT])
     with short, standing(folder, BURNISH_JOURNAL__REDACT='["second"]') as stand:
         idle = _idle(stand)
-        for name, body in (*_bodies(texts), *_shapes()):
-            found |= _least(stand, name, body, idle)
-        for name, body in (*_bodies([*near, *texts]), *_shapes()):
-            found |= _least(stand, f"redacting {name}", {**body, "model": "second"}, idle)
+        for name, body in _bodies(texts):
+            found |= _least(stand, name, CHAT, body, idle)
+        for path, name, body in large_bodies():
+            found |= _least(stand, name, path, body, idle)
+        for name, body in _bodies([*near, *texts]):
+            found |= _least(stand, f"redacting {name}", CHAT, {**body, "model": "second"}, idle)
+        for path, name, body in large_bodies():
+            if path == CHAT:
+                found |= _least(stand, f"redacting {name}", path, {**body, "model": "second"}, idle)
     parts = {"gateway": "gateway, ", "redacting": "gateway, redacting", "ingester": "ingester", "judge": "judge"}
     worst = {
         part: max((ms, name) for name, ms in found.items() if name.startswith(begin)) for part, begin in parts.items()
@@ -60,10 +68,10 @@ def _idle(stand: Stand) -> float:
     return (stand.cpu("ingester") - before) / IDLE_SECONDS
 
 
-def _least(stand: Stand, name: str, body: dict[str, Any], idle: float) -> dict[str, float]:
+def _least(stand: Stand, name: str, path: str, body: dict[str, Any], idle: float) -> dict[str, float]:
     """What the gateway and the ingester need for one request, the least of three if it is close to the bar."""
-    pairs = [_asked(stand, body, idle)]
-    pairs += [_asked(stand, body, idle) for _ in range(2)] if max(pairs[0]) > CLOSE else []
+    pairs = [_asked(stand, path, body, idle)]
+    pairs += [_asked(stand, path, body, idle) for _ in range(2)] if max(pairs[0]) > CLOSE else []
     gateway, ingester = (min(each) for each in zip(*pairs, strict=True))
     return {f"gateway, {name}": gateway, f"ingester, {name}": ingester}
 
@@ -89,31 +97,14 @@ def _fitting(make: Callable[[int], str]) -> str:
     return text
 
 
-def _shapes() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Requests that are large by their structure."""
-    yield "many messages", {"messages": [{"role": "user", "content": "x"}] * 20_000}
-    yield "many parts", {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 25_000}]}
-    yield (
-        "many tools",
-        {
-            "messages": HELLO,
-            "tools": [{"type": "function", "function": {"name": f"f{n}", "parameters": {}}} for n in range(12_000)],
-        },
-    )
-    yield "many fields", {"messages": HELLO, **{f"field{n}": n for n in range(40_000)}}
-    yield "many stops", {"messages": HELLO, "stop": ["x"] * 100_000}
-    deep: Any = "x"
-    for _ in range(400):
-        deep = [deep]
-    yield "a deep tree", {"messages": [{"role": "user", "content": "x", "extra": [deep] * 1000}]}
-
-
-def _asked(stand: Stand, body: dict[str, Any], idle: float) -> tuple[float, float]:
+def _asked(stand: Stand, path: str, body: dict[str, Any], idle: float) -> tuple[float, float]:
     """Milliseconds of the gateway and of the ingester for one request."""
+    given = body if "feedback" in path else {"model": "agent", **body}
+    text = json.dumps(given, separators=(",", ":")).encode()
     began, before, record = time.monotonic(), stand.cpu(), stand.cpu("ingester")
-    answer = stand.chat(fields=body)
+    answer = stand.ask("POST", path, "both", content=text, headers={"content-type": "application/json"})
     gateway = stand.cpu() - before
-    if answer.is_success:
+    if answer.is_success and path in RECORDED:
         stand.settled(str(answer.json()["id"]))
     filed = stand.cpu("ingester") - record - idle * (time.monotonic() - began)
     return 1000 * gateway, 1000 * max(0.0, filed)

@@ -116,14 +116,19 @@ def _request(rng: random.Random, secrets: dict[str, str], routes: Sequence[str])
     path = "".join(letter if 33 <= ord(letter) < 127 else f"%{ord(letter) % 256:02x}" for letter in path)
     body = _body(rng)
     key = rng.choice([*secrets.values(), "sk-burnish-unknown", ""])
-    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    host = "localhost" if rng.random() < 0.9 else rng.choice(_ADDRESSES)
+    kind = rng.choice(("application/json", "application/x-www-form-urlencoded", _ascii(rng)))
+    head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\n"
     head += f"Authorization: Bearer {key}\r\n" if key else ""
+    for name in ("Origin", "Referer", "Cookie", "Accept"):
+        if rng.random() < 0.1:
+            head += f"{name}: {rng.choice((*_ADDRESSES, 'text/html', f'burnish_ui_80={_ascii(rng)}', _ascii(rng)))}\r\n"
     if rng.random() < 0.2:
         sized = b"".join(
             b"%x\r\n%s\r\n" % (len(body[at : at + 50]), body[at : at + 50]) for at in range(0, len(body), 50)
         )
-        return f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + sized + b"0\r\n\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        return f"{head}Transfer-Encoding: chunked\r\n\r\n".encode("latin-1") + sized + b"0\r\n\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode("latin-1") + body
 
 
 _WORDS = (
@@ -140,6 +145,16 @@ _WORDS = (
     "stream",
     "n",
 )
+
+
+_ADDRESSES = (
+    *("http://localhost", "http://[", "http://[::1", "http://localhost:99999", "http://localhost:x", "//", "null"),
+    *("localhost:99999", "localhost:x", "[", "[::1]", "[v1.x]", "http://evil.example/a?b#c", "http://\xe9", "%00", ""),
+)
+
+
+def _ascii(rng: random.Random) -> str:
+    return "".join(rng.choice("abz01/.:;=[]%@?#\"' ,_-") for _ in range(rng.randrange(20)))
 
 
 def _body(rng: random.Random) -> bytes:

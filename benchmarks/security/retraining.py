@@ -1,9 +1,9 @@
 """What retraining without a forgotten user costs: its score against that of a run that never had the user.
 
 Both runs are the safety drill's without liars (benchmarks/learning/drill), with the sandbox's model and learning rate,
-and all defences but the operator's prompts. In the first, one of twenty users is forgotten at the end, and the live version is made
-again. In the second, that user never was. The users' turns fall differently in the two, so two scores differ also by
-chance.
+and all defences but the operator's prompts. In the first, one of twenty users is forgotten at the end, and the live
+version is made again. In the second, that user never was. The users' turns fall differently in the two, so two scores
+differ also by chance.
 """
 
 import asyncio

@@ -28,6 +28,8 @@ from burnish.keys import Scope, mint
 from burnish.server.gateway.admin import admin_app
 from burnish.server.gateway.app import App, create_app
 from burnish.server.ingest.ingester import SETTLE_SECONDS, Ingester
+from burnish.server.peer import NAME as PEER
+from burnish.server.peer import Peer
 from burnish.testing import StubEngine
 
 _LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
@@ -99,9 +101,15 @@ def world(folder: Path, journal_url: str = "") -> Iterator[World]:
 async def asking(made: World) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the whole application, without a socket between. The world gets its turn and its feedback."""
     app = create_app(made.settings, made.behind)
+    own = Peer(None, None)
+    own.is_own = True
+
+    async def asked(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, PEER: own}, receive, send)
+
     async with (
         _alive(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", timeout=60.0) as client,
+        httpx.AsyncClient(transport=httpx.ASGITransport(asked), base_url="http://127.0.0.1", timeout=60.0) as client,
     ):
         if not made.things.turn:
             owner = {"scopes": [Scope.INFERENCE, Scope.FEEDBACK], "user": USER}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from burnish.config import Settings
@@ -22,7 +23,7 @@ from burnish.server.gateway import embeddings, exchange, routing
 from burnish.server.gateway.access import host_guard, token_route
 from burnish.server.gateway.access.admission import Terms, admit
 from burnish.server.gateway.access.keyring import NOBODY, Caller
-from burnish.server.gateway.access.need import FREE, Reach, need
+from burnish.server.gateway.access.need import FREE, Reach, declared_in, need
 from burnish.server.gateway.call import CHAT, Dialect
 from burnish.server.gateway.dialects import completions, messages, responses
 from burnish.server.gateway.dialects.chat import Chat
@@ -146,7 +147,8 @@ class App:
                     return await route.answer(state, NOBODY, scope, receive, send, request_id)
                 caller, admission = admit(route.terms, state, scope)
                 with admission:
-                    return await route.answer(state, caller, scope, receive, send, request_id)
+                    counted = partial(admission.receive, receive)
+                    return await route.answer(state, caller, scope, counted, send, request_id)
             behind = _BEHIND.get(path, ()) if self._fallback is not None else ()
             if scope["method"] in behind:
                 return await self._pass_on(state, scope, receive, send, request_id)
@@ -159,13 +161,14 @@ class App:
 
     async def _pass_on(self, state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         terms = terms_behind(scope["path"])
-        if self._fallback is None or terms is None:
+        if self._fallback is None or terms is None or not _is_decided(self._fallback, scope):
             raise _nothing_at(scope["path"])
         scope.setdefault("state", {}).update(request_id=request_id, recorder=state.recorder)
         _, admission = admit(terms, state, scope)
         with admission:
             if terms is not _ARCHIVE:  # FastAPI reads a body before it asks who sent it, and without a limit
-                body = await read_body(receive, terms.max_body) if terms.max_body else b""
+                counted = partial(admission.receive, receive)
+                body = await read_body(counted, terms.max_body) if terms.max_body else b""
                 receive = replayed(body, receive)
             await self._fallback(scope, receive, pages.guarded(send) if terms is _PAGE else send)
 
@@ -269,6 +272,14 @@ _FIGURES = Terms(need(Reach.NOTHING, KeyScope.METRICS), is_reserved=True)
 _PAGE = Terms(FREE)
 PAGES = frozenset({*docs_page.PATHS, "/openapi.json"})
 """The paths behind the hot path that everybody may read."""
+
+
+def _is_decided(behind: ASGIApp, scope: Scope) -> bool:
+    """False if the route that would answer declares nothing of its own and is no page for everybody."""
+    for route in getattr(behind, "routes", ()):
+        if route.matches(scope)[0] is Match.FULL:
+            return scope["path"] in PAGES or any(declared_in(route))
+    return True  # nothing answers, or another method
 
 
 def terms_behind(path: str) -> Terms | None:

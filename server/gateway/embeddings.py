@@ -17,6 +17,8 @@ from burnish.server.gateway.routing import resolve
 from burnish.server.gateway.state import State
 
 PATH = EMBEDDINGS
+MAX_TEXTS = 2048
+"""As many texts as OpenAI's clients may send at a time."""
 _decoder = msgspec.json.Decoder(JsonObject)
 
 
@@ -55,5 +57,5 @@ def parse(body: bytes) -> tuple[Fields, JsonObject]:
     fields, raw = common.decoded(body, Fields, ("input",))
     if "input" not in raw:
         raise RequestError("input: missing required field `input`", param="input", code="invalid_value")
-    completions.prompts("input", raw["input"])
+    completions.prompts("input", raw["input"], MAX_TEXTS)
     return fields, raw

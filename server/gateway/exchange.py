@@ -50,7 +50,8 @@ async def answer(
     call.user = caller.user_of(call.quoted_user)
     labels = with_consent(labels_of(sent, call.said), caller, call, state.routes.current())
     exchange = Exchange(dialect, state, caller, call, labels, request_id, started_at)
-    await exchange.run(receive, send)
+    with state.limits.admit_named(caller, call.user):
+        await exchange.run(receive, send)
 
 
 class Exchange:

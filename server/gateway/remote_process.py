@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from burnish.config import Settings
 from burnish.errors import ConfigError, RequestError
 from burnish.keys import engine_key
+from burnish.server.bounds import BoundedProtocol
 from burnish.server.gateway import passed_fields
 from burnish.server.gateway.http.sse import event_of
 
@@ -89,7 +90,13 @@ def run(settings: Settings) -> None:
     if not settings.remote.model:
         raise ConfigError("remote.model is not set; there is no remote model to talk to")
     config = uvicorn.Config(
-        remote_app(settings), host="127.0.0.1", port=settings.remote_port, log_config=None, access_log=False, ws="none"
+        remote_app(settings),
+        host="127.0.0.1",
+        port=settings.remote_port,
+        log_config=None,
+        access_log=False,
+        ws="none",
+        http=BoundedProtocol,
     )
     uvicorn.Server(config).run()
 

@@ -5,10 +5,17 @@ from pathlib import Path
 
 import uvicorn
 
+from burnish.server.bounds import BoundedProtocol
 from burnish.server.ui.admin_api import make_http
 from burnish.server.ui.site import Site
 
 GRACE = 3
+
+
+class PagesProtocol(BoundedProtocol):
+    """The pages' connections have the same bounds as the gateway's."""
+
+    max_connections = 500
 
 
 def run(
@@ -34,5 +41,6 @@ def run(
         lifespan="off",
         timeout_graceful_shutdown=GRACE,
         server_header=False,
+        http=PagesProtocol,
     )
     uvicorn.Server(config).run()

@@ -6,7 +6,7 @@ this site (against forged requests). Every answer forbids scripts, styles and fr
 
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import httpx
 from starlette.applications import Starlette
@@ -21,7 +21,7 @@ from burnish.keys import ensure_secret
 from burnish.server.ui.admin_api import AdminApi, ApiError
 from burnish.server.ui.logins import LIFE, Login, Logins, use_link
 from burnish.server.ui.pages import PAGES, Page
-from burnish.server.ui.visit import STATIC, Visit, rendered
+from burnish.server.ui.visit import STATIC, Visit, rendered, split
 
 COOKIE = "burnish_ui"
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -148,13 +148,12 @@ class Guard:
 
     def _fault(self, request: Request) -> str | None:
         authority = request.headers.get("host", "")
-        host = (_hostname(authority) or "").lower()
-        if host not in self._hosts:
+        if (split(f"//{authority}").hostname or "").lower() not in self._hosts:
             return f"Host header: got {authority[:200]!r}, expected this machine or a name in gateway.allowed_hosts"
         if request.method in ("GET", "HEAD"):
             return None
         origin = request.headers.get("origin", "")
-        if urlsplit(origin).netloc.lower() != authority.lower():
+        if split(origin).netloc.lower() != authority.lower():
             return f"Origin header: got {origin[:200]!r}, expected this site's own"
         return None
 
@@ -168,13 +167,6 @@ def _cookie(request: Request) -> str:
     return f"{COOKIE}_{request.url.port or 80}"
 
 
-def _hostname(authority: str) -> str | None:
-    try:
-        return urlsplit(f"//{authority}").hostname
-    except ValueError:
-        return None
-
-
 def _sign_in_page(request: Request, after: str, fault: str, status: int) -> Response:
     return rendered("login.html", status, after=after, fault=fault, theme=request.cookies.get("burnish_theme", ""))
 
@@ -182,7 +174,7 @@ def _sign_in_page(request: Request, after: str, fault: str, status: int) -> Resp
 async def _failed(visit: Visit, error: ApiError) -> Response:
     """A refusal: after a form, the page that it came from with the reason; else a page of its own."""
     if visit.request.method == "POST" and "text/html" in visit.request.headers.get("accept", ""):
-        back = urlsplit(visit.request.headers.get("referer", ""))
+        back = split(visit.request.headers.get("referer", ""))
         if back.path:
             return visit.go(back.path + (f"?{back.query}" if back.query else ""), f"Not done: {error.message}")
     if visit.request.method == "POST":

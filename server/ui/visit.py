@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 import jinja2
 from starlette.requests import Request
@@ -133,3 +133,13 @@ class Visit:
         """The answer to a form: see the page `path`, with a sentence about what was done."""
         self.login.flash = flash
         return RedirectResponse(path, 303)
+
+
+def split(address: str) -> SplitResult:
+    """The parts of an address that a browser sent. All are empty if it is none, whose parts Python would refuse."""
+    try:
+        found = urlsplit(address)
+        _ = found.port
+    except ValueError:
+        return urlsplit("")
+    return found

@@ -350,6 +350,16 @@ def test_doctor_is_content_with_the_sandbox(run: Run) -> None:
     assert shown.status == 0 and "✓ packages that serve and train are installed" in shown.out
 
 
+def test_doctor_says_who_needs_no_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, found = findings(run)
+    assert level_of(found, "programs of the user") == "ok"
+    monkeypatch.setattr(doctor.peer, "owner_of", lambda *_: None)
+    _, found = findings(run)
+    assert level_of(found, "this system does not tell whose a connection is") == "warning"
+    _, found = findings(run, "--set", "gateway.open_inference=false")
+    assert not any("whose a connection is" in said or "programs of the user" in said for said in found)
+
+
 def remove(name: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).unlink()
 

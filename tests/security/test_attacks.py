@@ -44,7 +44,7 @@ def test_what_the_attacks_try_works_for_whoever_may_do_it(stand: Stand) -> None:
     assert stand.ask("POST", "/admin/agents/second/set", "operator", set_to).is_success
     assert stand.ask("GET", f"/admin/turns/{name}", "operator").is_success
     assert stand.ask("POST", "/v1/users/tokens", "backend", {"user": "ann"}).is_success
-    assert b"200" in stand.raw(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"200" in stand.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert stand.ask("POST", "/admin/agents", "operator", {"name": "third"}).is_success
 
 

@@ -1,5 +1,6 @@
 """Attacks on who is let in: proxies, foreign pages, scopes, tenants."""
 
+import os
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,21 @@ for _header, _value in (
 ):
     add(f"the internet talks without a key through a proxy: {_header}", partial(_passes_proxy, {_header: _value}))
 add("the internet talks without a key under the public name", partial(_passes_proxy, {"host": PUBLIC}))
+
+
+def _passes_silent_proxy(head: bytes, stand: Stand) -> bool:
+    """A proxy of another user that says nothing of itself. Only root can play it."""
+    asked = b"GET /v1/models HTTP/1.1\r\n" + head + b"\r\n"
+    return os.geteuid() == 0 and b" 200 " in stand.raw(asked, user=_WWW_DATA)
+
+
+_WWW_DATA = 33
+for _proxy, _said in (
+    ("nginx in HTTP/1.1", b"Host: 127.0.0.1:8700\r\n"),
+    ("HAProxy without forwardfor", b"Host: localhost\r\n"),
+    ("stunnel", b"Host: localhost:8700\r\nConnection: close\r\n"),
+):
+    add(f"the internet talks without a key through {_proxy}", partial(_passes_silent_proxy, _said))
 add("a page reaches the gateway by DNS rebinding", partial(_passes_proxy, {"host": "evil.example"}))
 add("a page of another origin talks", partial(_passes_proxy, {"origin": "https://evil.example"}))
 
@@ -110,3 +126,10 @@ def _counts(stand: Stand) -> bool:
     body = {"model": "agent", "messages": [{"role": "user", "content": "x"}]}
     path = "/v1/messages/count_tokens"
     return all(stand.ask("POST", path, "slower", body).status_code == 200 for _ in range(12))
+
+
+@attack("user tokens multiply the limits of their key")
+def _multiplied(stand: Stand) -> bool:
+    made = [stand.ask("POST", "/v1/users/tokens", "metered", {"user": f"user {n}"}) for n in range(3)]
+    tokens = [answer.json()["token"] for answer in made if answer.is_success]
+    return sum(stand.chat(token).is_success for token in tokens for _ in range(3)) > 6

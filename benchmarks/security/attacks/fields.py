@@ -38,6 +38,24 @@ def _choices(stand: Stand) -> bool:
     return stand.chat(n=1_000_000).status_code == 200
 
 
+@attack("one completion has two thousand prompts")
+def _prompts(stand: Stand) -> bool:
+    body = {"model": "agent", "prompt": [""] * 2000, "max_tokens": 1}
+    before = len(stand.engine.requests)
+    stand.ask("POST", "/v1/completions", "talker", body)
+    return len(stand.engine.requests) > before
+
+
+@attack("the engine makes a grammar of a schema of a megabyte")
+def _schema(stand: Stand) -> bool:
+    schema = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(40_000)}}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    before = len(stand.engine.requests)
+    stand.chat(response_format=form)
+    stand.chat(structured_outputs={"choice": [f"choice {n}" for n in range(50_000)]})
+    return len(stand.engine.requests) > before
+
+
 _URL = "http://169.254.169.254/latest/meta-data"
 _PARTS: dict[str, Any] = {
     "image_url": {"type": "image_url", "image_url": {"url": _URL}},

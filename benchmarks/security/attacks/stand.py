@@ -38,6 +38,7 @@ KEYS: Mapping[str, Mapping[str, Any]] = {
     "limited": {"scopes": ["inference", "feedback"], "agents": ["second"]},
     "slow": {"scopes": ["inference", "feedback"], "requests_per_minute": 5},
     "slower": {"scopes": ["inference", "feedback"], "requests_per_minute": 5},
+    "metered": {"scopes": ["inference", "users"], "requests_per_minute": 6},
     "viewer": {"scopes": ["viewer"]},
     "operator": {"scopes": ["operator"]},
     "admin": {"scopes": ["admin"]},
@@ -95,9 +96,12 @@ class Stand:
         answer = self.chat(key, {"messages": [{"role": "user", "content": text}]} | fields)
         return str(answer.json()["id"])
 
-    def raw(self, data: bytes, seconds: float = 5.0, *, is_half_closed: bool = True) -> bytes:
-        """What the gateway answers to these bytes on a connection of its own, until it closes or says no more."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as line:
+    def raw(self, data: bytes, seconds: float = 5.0, *, is_half_closed: bool = True, user: int | None = None) -> bytes:
+        """What the gateway answers to these bytes on a connection of its own, until it closes or says no more.
+
+        `user`: whose connection it is; needs root.
+        """
+        with connected(self.port, seconds, user) as line:
             answer = b""
             with suppress(OSError):
                 line.sendall(data)
@@ -162,6 +166,17 @@ class Stand:
     def log(self) -> str:
         """Everything that the parts have printed."""
         return "".join(path.read_text(errors="replace") for path in self.folder.glob("*.log"))
+
+
+def connected(port: int, seconds: float, user: int | None = None) -> socket.socket:
+    """A connection to a port of this machine, of another user if one is given."""
+    before = os.geteuid()
+    if user is not None:
+        os.seteuid(user)
+    try:
+        return socket.create_connection(("127.0.0.1", port), timeout=seconds)
+    finally:
+        os.seteuid(before)
 
 
 class Listener:

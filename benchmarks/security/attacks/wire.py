@@ -4,10 +4,11 @@ import gzip
 import json
 import re
 import time
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from benchmarks.security.attacks import add, attack
-from benchmarks.security.attacks.stand import HELLO, Stand
+from benchmarks.security.attacks.stand import HELLO, Stand, connected
 
 _MB = 2**20
 _JSON = {"content-type": "application/json"}
@@ -42,7 +43,7 @@ for _name, _head, _n, _piece in (
 ):
     add(f"the gateway takes {_name}", partial(_is_taken, _head, _n, _piece))
 
-_INNER = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+_INNER = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _SMUGGLED = {
     "two lengths": _CHAT + b"Content-Length: 0\r\nContent-Length: %d\r\n\r\n" % len(_INNER) + _INNER,
     "a length and chunks": _CHAT
@@ -107,7 +108,6 @@ def _silent(stand: Stand) -> bool:
 @attack("a slow head keeps its connection for half a minute")
 def _slow(stand: Stand) -> bool:
     import socket
-    from contextlib import suppress
 
     with socket.create_connection(("127.0.0.1", stand.port), timeout=1.0) as line:
         began = time.monotonic()
@@ -122,3 +122,16 @@ def _slow(stand: Stand) -> bool:
             except OSError:
                 return False
         return True
+
+
+@attack("one caller's unfinished bodies fill the memory")
+def _unfinished(stand: Stand) -> bool:
+    head = _CHAT + b"Authorization: Bearer " + stand.secrets["talker"].encode()
+    head += b"\r\nContent-Length: %d\r\n\r\n" % (32 * _MB)
+    before = stand.memory()
+    with ExitStack() as held:
+        for _ in range(20):
+            line = held.enter_context(connected(stand.port, 5.0))
+            with suppress(OSError):  # refused in the middle
+                line.sendall(head + b" " * (31 * _MB))
+        return stand.memory() - before > 480 * _MB

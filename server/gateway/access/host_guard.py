@@ -13,6 +13,7 @@ from starlette.types import Scope
 
 from burnish.config import Gateway
 from burnish.errors import NotAllowed
+from burnish.server import peer
 from burnish.server.gateway.http.asgi import header, headers_of
 
 _OUR_HEADERS = b"authorization, content-type, x-burnish-train, x-burnish-record"
@@ -71,14 +72,23 @@ def check(scope: Scope, settings: Gateway) -> str | None:
 
 
 def is_direct(scope: Scope) -> bool:
-    """True if nothing says that a proxy passed this request on for somebody on another machine.
+    """True if a program of the gateway's own user asks, and nothing says that it does so for somebody else.
 
-    A proxy shows by the name that its clients ask for, by its headers, or by HTTP/1.0, in which nginx asks by default.
+    The kernel says whose program it is. So a proxy that runs as another user is never direct. One of the same user
+    shows by the name that its clients ask for, by its headers, or by HTTP/1.0, in which nginx used to ask by default.
     """
     host = hostname(header(scope, b"host") or "")
     if host is None or not is_loopback(host) or scope["http_version"] == "1.0":
         return False
-    return not any(name in _FORWARDED or name.startswith(b"x-forwarded") for name in headers_of(scope))
+    if any(name in _FORWARDED or name.startswith(b"x-forwarded") for name in headers_of(scope)):
+        return False
+    asker: peer.Peer | None = scope.get(peer.NAME)
+    return asker is not None and asker.is_own
+
+
+def may_be_open(settings: Gateway) -> bool:
+    """True if direct requests need no key: on loopback, without a public name."""
+    return settings.open_inference and is_loopback(settings.host) and not settings.allowed_hosts
 
 
 @lru_cache

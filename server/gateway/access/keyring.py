@@ -2,8 +2,8 @@
 
 A key comes as `Authorization: Bearer …` or as `x-api-key`, as Anthropic's clients send it. If both are sent, only the
 first counts. An unknown key is always refused. A request without a key may only talk, and only if the gateway listens
-on loopback, `gateway.open_inference` is on, and no proxy shows between the caller and the gateway. Such a caller
-belongs to the tenant `default`. Admin routes always need a key.
+on loopback, `gateway.open_inference` is on, no public name is allowed, and a program of the gateway's own user asks.
+Such a caller belongs to the tenant `default`. Admin routes always need a key.
 
 A caller's user is proved by a key that was made for the user, by a user token in a key's place, or by a key with the
 scope `users`, whose word on its users counts. Any other name in a request groups sessions and does nothing else.
@@ -22,23 +22,36 @@ from burnish.errors import NotAllowed, RequestError
 from burnish.files import Watched
 from burnish.keys import MAX_USER, OF_USERS, Key, Scope, covers, digest, ensure_secret
 from burnish.records import digest_of_voice
-from burnish.server.gateway.access.host_guard import is_direct, is_loopback
+from burnish.server.gateway.access.host_guard import is_direct, may_be_open
 from burnish.server.gateway.access.need import Need
 from burnish.server.gateway.access.user_tokens import PREFIX as TOKEN_PREFIX
 from burnish.server.gateway.access.user_tokens import UserTokens
 from burnish.server.gateway.http.asgi import header
 from burnish.serving_table import Routes
 
+USER_PART = 2
+"""A user token's or a named user's requests may use one in so many of the key's limits, so that no user takes all."""
 MAX_KNOWN = 10_000
 """Verified user tokens that a process remembers."""
 _KNOWN_TOKENS, _KEYS_BY_ID = "access.user_tokens", "access.keys_by_id"
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """An allowance that requests use up: that of `whose`. 0: no limit."""
+
+    name: str
+    whose: str
+    requests_per_minute: int
+    max_concurrent: int
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """Who sent a request. `agents` limits the models; empty allows all of the tenant's. `user` is proved.
 
-    Without `may_train` its turns train nothing, without `may_record` they are not recorded.
+    Without `may_train` its turns train nothing, without `may_record` they are not recorded. `is_token`: a user token
+    proves the user, and its key has other users.
     """
 
     key_id: str
@@ -50,6 +63,7 @@ class Caller:
     user: str | None = None
     may_train: bool = True
     may_record: bool = True
+    is_token: bool = False
 
     def covers(self, scope: Scope) -> bool:
         return covers(self.scopes, scope)
@@ -64,9 +78,29 @@ class Caller:
         return quoted
 
     @property
-    def limited_as(self) -> str:
-        """Whose requests the limits count: the user's under any key, else the key's."""
-        return self.key_id if self.user is None else f"user-{_digest(self.tenant, self.user)}"
+    def shares(self) -> tuple[Share, ...]:
+        """The allowances that a request uses up: the user's under any key, and the key's if it has others."""
+        if not (self.requests_per_minute or self.max_concurrent):
+            return ()
+        limits = (self.requests_per_minute, self.max_concurrent)
+        users = () if self.user is None else (self.share_of(self.user),)
+        return (
+            users
+            if self.user is not None and not self.is_token
+            else (*users, Share(self.key_id, f"key {self.key_id}", *limits))
+        )
+
+    def share_of(self, user: str) -> Share:
+        """The allowance of a user under this key. All of it if the key is the user's own."""
+        part = 1 if self.user is not None and not self.is_token else USER_PART
+        whose = f"user {user} with key {self.key_id}"
+        rate, n_slots = -(-self.requests_per_minute // part), -(-self.max_concurrent // part)
+        return Share(f"user-{_digest(self.tenant, user)}", whose, rate, n_slots)
+
+    @property
+    def holder(self) -> str:
+        """Whose bodies are counted together."""
+        return self.key_id if self.user is None else f"{self.key_id} {self.user}"
 
     @property
     def feedback_prefix(self) -> str:
@@ -94,7 +128,7 @@ class Keyring:
 
     def __init__(self, settings: Settings, routes: Watched[Routes]) -> None:
         self._routes = routes
-        self._is_open = settings.gateway.open_inference and is_loopback(settings.gateway.host)
+        self._is_open = may_be_open(settings.gateway)
         self.user_tokens = UserTokens(ensure_secret(settings.state_dir / "users.key"))
 
     def caller(self, scope: AsgiScope) -> Caller:
@@ -104,7 +138,8 @@ class Keyring:
             if self._is_open and is_direct(scope):
                 return OPEN_CALLER
             raise NotAllowed(
-                "no key: expected the header `Authorization: Bearer sk-burnish-…` or `x-api-key`",
+                "no key: expected the header `Authorization: Bearer sk-burnish-…` or `x-api-key`; only programs of the "
+                "gateway's own user on its machine may talk without one, and none through a proxy",
                 code="missing_api_key",
             )
         if secret.startswith(TOKEN_PREFIX):
@@ -157,7 +192,7 @@ class Keyring:
                 code="revoked_token",
             )
         scopes = frozenset(scope for scope in OF_USERS if key.covers(scope))
-        caller = replace(Caller.of(key), scopes=scopes, agents=frozenset(grant.agents), user=grant.user)
+        caller = replace(Caller.of(key), scopes=scopes, agents=frozenset(grant.agents), user=grant.user, is_token=True)
         return grant.expires_at, caller
 
     def require(self, scope: AsgiScope, *needed: Scope) -> Caller:

@@ -1,10 +1,12 @@
 """Limits of a key: requests per minute and requests at a time, shared by all gateway processes of one machine.
 
-They hold for the key, or for each proved user under it. Both live in small files under `run/limits`, one pair for each
-key or user with limits. The rate is a generic cell rate
-algorithm (ITU-T I.371): the file holds the time until which the key's allowance is spent. It is read and moved under a
-lock. A burst may use a whole minute's allowance at once. A running request holds a lock on one byte of the other file.
-The system releases the lock if a gateway is killed, so a crash never costs a key its share.
+They hold for the key with all its users together, and each proved user under it has a part of them. Both live in small
+files under `run/limits`, one pair for each key or user with limits. The rate is a generic cell rate algorithm (ITU-T
+I.371): the file holds the time until which the allowance is spent. It is read and moved under a lock. A burst may use a
+whole minute's allowance at once. A running request holds a lock on one byte of the other file. The system releases the
+lock if a gateway is killed, so a crash never costs a key its share.
+
+The bodies of running requests have bounds together: those of one process, and of them those of one caller.
 """
 
 import fcntl
@@ -13,10 +15,14 @@ import random
 import struct
 import time
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+from starlette.types import Message, Receive
+
 from burnish.errors import Overloaded, RateLimited
-from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.access.keyring import Caller, Share
 
 MINUTE = 60.0
 RETRY_AFTER = 1.0
@@ -24,6 +30,10 @@ MAX_IN_FLIGHT = 2000
 """Requests that one gateway process runs at a time. Beyond that it answers 503."""
 RESERVED = 100
 """Places beyond these that are kept for the admin API."""
+MAX_HELD = 512 * 2**20
+"""Bytes of bodies that one process holds for its running requests. Beyond that it answers 503."""
+MAX_HELD_EACH = MAX_HELD // 2
+"""Of these, what one caller may have. Beyond that it gets 429."""
 MAX_OPEN = 64
 """Files of each kind that a process keeps open without a need."""
 _TIME = struct.Struct("<d")
@@ -36,38 +46,65 @@ class Limits:
         self._folder = run_dir / "limits"
         self._max_in_flight = max_in_flight
         self._n_in_flight = 0
+        self._n_held = 0
+        self._held: dict[str, int] = {}
         self._rates: OrderedDict[str, int] = OrderedDict()
         self._slots: OrderedDict[str, _Slots] = OrderedDict()
 
     def admit(self, caller: Caller, *, is_reserved: bool = False) -> "Admission":
         """Count one request for the length of a `with` block.
 
-        Entering raises RateLimited (429) if the key's share is used up, Overloaded (503) if this process is full.
+        Entering raises RateLimited (429) if the share of the key or its user is used up, Overloaded (503) if this
+        process is full.
         """
         return Admission(self, caller, is_reserved)
 
-    def enter(self, caller: Caller, is_reserved: bool) -> int | None:
-        """The slot that the request occupies. None if its key has no limit of that kind."""
+    def admit_named(self, caller: Caller, user: str | None) -> AbstractContextManager[None]:
+        """Count a running request for the user whom it named too, once its body is read. Raises RateLimited."""
+        if user is None or caller.user is not None or not caller.shares:
+            return nullcontext()
+        return self._counted(caller.share_of(user))
+
+    def enter(self, caller: Caller, is_reserved: bool) -> list[tuple[Share, int | None]]:
+        """The shares that the request takes, each with the slot that it occupies."""
         most = self._max_in_flight + RESERVED if is_reserved else self._max_in_flight
         if self._max_in_flight and self._n_in_flight >= most:
             raise Overloaded(
                 f"{self._n_in_flight} requests are under way, the most this gateway takes on; please try again"
             )
-        slot = self._take_slot(caller) if caller.max_concurrent else None
+        taken: list[tuple[Share, int | None]] = []
+        try:
+            for share in caller.shares:
+                taken.append((share, self._take(share)))
+        except RateLimited:
+            for share, slot in taken:
+                self._give_back(share, slot)
+                self._spend(share, -1)
+            raise
         self._n_in_flight += 1
-        if caller.requests_per_minute:
-            try:
-                self._spend(caller)
-            except BaseException:
-                self.leave(caller, slot)
-                raise
-        return slot
+        return taken
 
-    def leave(self, caller: Caller, slot: int | None) -> None:
-        """The request has ended."""
+    def leave(self, taken: Iterable[tuple[Share, int | None]], holder: str, n_held: int) -> None:
+        """The request has ended. `holder` held `n_held` bytes."""
         self._n_in_flight -= 1
-        if slot is not None:
-            self._slots[caller.limited_as].give_back(slot)
+        for share, slot in taken:
+            self._give_back(share, slot)
+        if n_held:
+            self._n_held -= n_held
+            self._held[holder] -= n_held
+            if not self._held[holder]:
+                del self._held[holder]
+
+    def hold(self, holder: str, n_bytes: int) -> None:
+        """Count bytes of a body. Raises RateLimited or Overloaded, and counts them then too: the request ends."""
+        self._n_held += n_bytes
+        held = self._held[holder] = self._held.get(holder, 0) + n_bytes
+        if held > MAX_HELD_EACH:
+            said = f"your requests under way have more than {MAX_HELD_EACH:,} bytes together"
+            raise RateLimited(f"{said}; please wait for one to end", retry_after=RETRY_AFTER)
+        if self._n_held > MAX_HELD:
+            said = f"the requests under way have more than {MAX_HELD:,} bytes together"
+            raise Overloaded(f"{said}, the most this gateway holds; please try again")
 
     @property
     def n_in_flight(self) -> int:
@@ -78,16 +115,40 @@ class Limits:
         for handle in (*self._rates.values(), *(slots.handle for slots in self._slots.values())):
             os.close(handle)
 
-    def _spend(self, caller: Caller) -> None:
-        """Move the key's time on by one request. Raises RateLimited if that is more than a minute ahead."""
-        handle = self._rates.get(caller.limited_as)
+    @contextmanager
+    def _counted(self, share: Share) -> Iterator[None]:
+        slot = self._take(share)
+        try:
+            yield
+        finally:
+            self._give_back(share, slot)
+
+    def _take(self, share: Share) -> int | None:
+        """Count one request. Returns the slot that it occupies, if there is a limit of that kind."""
+        slot = self._take_slot(share) if share.max_concurrent else None
+        try:
+            self._spend(share)
+        except BaseException:
+            self._give_back(share, slot)
+            raise
+        return slot
+
+    def _give_back(self, share: Share, slot: int | None) -> None:
+        if slot is not None:
+            self._slots[share.name].give_back(slot)
+
+    def _spend(self, share: Share, n: int = 1) -> None:
+        """Move the share's time on by `n` requests. Raises RateLimited if that is more than a minute ahead."""
+        if not share.requests_per_minute:
+            return
+        handle = self._rates.get(share.name)
         if handle is None:
-            handle = self._rates[caller.limited_as] = self._open(caller.limited_as, "rate")
+            handle = self._rates[share.name] = self._open(share.name, "rate")
             if len(self._rates) > MAX_OPEN:
                 os.close(self._rates.popitem(last=False)[1])
         else:
-            self._rates.move_to_end(caller.limited_as)
-        cost = MINUTE / caller.requests_per_minute
+            self._rates.move_to_end(share.name)
+        cost = n * MINUTE / share.requests_per_minute
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:
             now = time.time()
@@ -98,25 +159,25 @@ class Limits:
             spent_until = max(now, until) + cost
             if spent_until - now > MINUTE + 1e-6:
                 raise RateLimited(
-                    f"{_named(caller)} may ask {caller.requests_per_minute} times a minute; please wait",
+                    f"{share.whose} may ask {share.requests_per_minute} times a minute; please wait",
                     retry_after=min(spent_until - now - MINUTE, MINUTE),
                 )
             os.pwrite(handle, _TIME.pack(spent_until), 0)
         finally:
             fcntl.flock(handle, fcntl.LOCK_UN)
 
-    def _take_slot(self, caller: Caller) -> int:
-        slots = self._slots.get(caller.limited_as)
+    def _take_slot(self, share: Share) -> int:
+        slots = self._slots.get(share.name)
         if slots is None:
             if len(self._slots) >= MAX_OPEN:
                 self._close_unused()
-            slots = self._slots[caller.limited_as] = _Slots(self._open(caller.limited_as, "slots"))
+            slots = self._slots[share.name] = _Slots(self._open(share.name, "slots"))
         else:
-            self._slots.move_to_end(caller.limited_as)
-        slot = slots.take(caller.max_concurrent)
+            self._slots.move_to_end(share.name)
+        slot = slots.take(share.max_concurrent)
         if slot is None:
             raise RateLimited(
-                f"{_named(caller)} may have {caller.max_concurrent} requests under way; please wait for one to end",
+                f"{share.whose} may have {share.max_concurrent} requests under way; please wait for one to end",
                 retry_after=RETRY_AFTER,
             )
         return slot
@@ -132,25 +193,33 @@ class Limits:
         return os.open(self._folder / f"{name}.{kind}", os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def _named(caller: Caller) -> str:
-    return f"key {caller.key_id}" if caller.user is None else f"user {caller.user} with key {caller.key_id}"
-
-
 class Admission:
     """One running request's share of the limits."""
 
-    __slots__ = ("_caller", "_is_reserved", "_limits", "_slot")
+    __slots__ = ("_caller", "_is_reserved", "_limits", "_n_held", "_taken")
 
     def __init__(self, limits: Limits, caller: Caller, is_reserved: bool) -> None:
         self._limits = limits
         self._caller = caller
         self._is_reserved = is_reserved
+        self._n_held = 0
 
     def __enter__(self) -> None:
-        self._slot = self._limits.enter(self._caller, self._is_reserved)
+        self._taken = self._limits.enter(self._caller, self._is_reserved)
 
     def __exit__(self, *_: object) -> None:
-        self._limits.leave(self._caller, self._slot)
+        self._limits.leave(self._taken, self._caller.holder, self._n_held)
+
+    async def receive(self, receive: Receive) -> Message:
+        """The next message of the request. Its bytes are held until the request has ended.
+
+        Reserved routes take small bodies, and an operator must be able to roll back.
+        """
+        message = await receive()
+        if (part := message.get("body")) and not self._is_reserved:
+            self._n_held += len(part)
+            self._limits.hold(self._caller.holder, len(part))
+        return message
 
 
 class _Slots:

@@ -4,18 +4,16 @@
 docs/reference/access.md shows it.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 
 from burnish.keys import OF_USERS, Scope, covers
 from burnish.server.gateway.access.keyring import OPEN_CALLER
-from burnish.server.gateway.access.need import Need, Reach
+from burnish.server.gateway.access.need import Need, Reach, declared_in
 from burnish.server.gateway.app import MODEL, MODEL_PATH, PAGES, ROUTES, terms_behind
 
 ALLOWED = 200
@@ -138,15 +136,8 @@ def _needs(route: Any, path: str) -> tuple[Need, ...]:
         return ()
     if path in PAGES:
         return (terms.need,)
-    own = tuple(_declared_in(route.dependant)) if isinstance(route, APIRoute) else ()
+    own = tuple(declared_in(route))
     return (terms.need, *own) if own else ()
-
-
-def _declared_in(dependant: Any) -> Iterator[Need]:
-    for each in dependant.dependencies:
-        if isinstance(need := getattr(each.call, "need", None), Need):
-            yield need
-        yield from _declared_in(each)
 
 
 def askers() -> list[Asker]:

@@ -3,9 +3,10 @@
 From the declarations follow the checks, the authorisation matrix (server/gateway/access/matrix.py) and its page.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from burnish.keys import Scope, covers
 
@@ -44,3 +45,15 @@ def need(reach: Reach, *scopes: Scope) -> Need:
 
 FREE = need(Reach.NOTHING)
 """Anybody may ask."""
+
+
+def declared_in(route: Any) -> Iterator[Need]:
+    """The needs that the dependencies of a route of FastAPI declare. None of any other route."""
+    return _of_dependant(getattr(route, "dependant", None))
+
+
+def _of_dependant(dependant: Any) -> Iterator[Need]:
+    for each in getattr(dependant, "dependencies", ()):
+        if isinstance(found := getattr(each.call, "need", None), Need):
+            yield found
+        yield from _of_dependant(each)

@@ -14,7 +14,7 @@ from burnish.errors import RequestError
 from burnish.server.gateway.http.asgi import MAX_ARCHIVE_BYTES
 
 MAX_BYTES = MAX_ARCHIVE_BYTES
-MAX_JSON = 16 * 2**20
+MAX_JSON = 2**20
 MAX_MEMBERS = 256
 MAX_EXTENDED = 16 * 1024
 _MOST = {CONFIG: MAX_JSON, WEIGHTS: MAX_BYTES, MANIFEST: MAX_JSON}

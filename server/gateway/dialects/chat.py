@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Annotated, Any
 
 import msgspec
@@ -10,11 +11,10 @@ from burnish.errors import RequestError
 from burnish.server.gateway.call import Call, JsonObject, Reply
 from burnish.server.gateway.dialects import chat_fields as common
 from burnish.server.gateway.dialects import media
-from burnish.server.gateway.dialects.chat_fields import TRUE, Common
+from burnish.server.gateway.dialects.chat_fields import NULL, TRUE, Common
 from burnish.server.gateway.http import error_envelope
 from burnish.wire.chunks import Answer, Chunk
 
-NULL = msgspec.Raw(b"null")
 DONE = b"data: [DONE]\n\n"
 
 
@@ -22,11 +22,12 @@ class _Message(msgspec.Struct, gc=False):
     """The fields that are looked at. The engine checks the rest."""
 
     role: str
-    content: str | list[media.Part | str] | None = None
+    content: str | Annotated[list[media.Part | str], msgspec.Meta(max_length=common.MAX_MESSAGES)] | None = None
 
 
 class _ToolFunction(msgspec.Struct, gc=False):
     strict: bool | None = None
+    parameters: msgspec.Raw = NULL
 
 
 class _Tool(msgspec.Struct, gc=False):
@@ -44,8 +45,10 @@ class Fields(Common):
 
 
 _BIG = frozenset({"messages", "tools"})
-_messages_decoder = msgspec.json.Decoder(Annotated[list[_Message], msgspec.Meta(min_length=1)])
-_tools_decoder = msgspec.json.Decoder(list[_Tool] | None)
+_messages_decoder = msgspec.json.Decoder(
+    Annotated[list[_Message], msgspec.Meta(min_length=1, max_length=common.MAX_MESSAGES)]
+)
+_tools_decoder = msgspec.json.Decoder(Annotated[list[_Tool], msgspec.Meta(max_length=common.MAX_TOOLS)] | None)
 
 
 def parse(body: bytes) -> Call:
@@ -58,6 +61,7 @@ def parse(body: bytes) -> Call:
     if fields.top_logprobs and not fields.logprobs:
         raise RequestError("top_logprobs: needs `logprobs: true`", param="top_logprobs", code="invalid_value")
     tools = common.check("tools", raw["tools"], _tools_decoder) if "tools" in raw else None
+    _check_strict(tools or ())
     return Call(
         model=fields.model,
         is_stream=bool(fields.stream),
@@ -74,29 +78,38 @@ def parse(body: bytes) -> Call:
 
 
 def _check_messages(messages: msgspec.Raw) -> None:
+    seen = count()
     for at, message in enumerate(common.check("messages", messages, _messages_decoder)):
         if isinstance(message.content, list):
-            media.check_parts(message.content, f"messages[{at}].content")
+            media.check_parts(message.content, f"messages[{at}].content", seen)
+
+
+def _check_strict(tools: Sequence[_Tool]) -> None:
+    """Raises RequestError if the schemas of strict tools, of which the engine makes a grammar, are too long."""
+    size = sum(len(tool.function.parameters) for tool in tools if tool.function and tool.function.strict)
+    if size > common.MAX_SCHEMA:
+        what = f"the parameters of strict tools have {size:,} bytes, expected at most {common.MAX_SCHEMA:,}"
+        raise RequestError(f"tools: {what}; leave out `strict`", param="tools", code="invalid_value")
 
 
 def strict_tools(tools: msgspec.Raw, choice: str | dict[str, Any] | None) -> msgspec.Raw | None:
     """`tools` with `strict` on those that `choice` forces, so that the engine holds their arguments to the schema.
 
     Without `strict`, vLLM 0.32 forces the call and leaves the arguments free. A tool that says `strict: false` stays
-    free. Returns None if nothing is forced or nothing changes. A choice between calling and not calling is sampled
-    freely.
+    free, and so do tools whose schemas are too long. Returns None if nothing is forced or nothing changes. A choice
+    between calling and not calling is sampled freely.
     """
     name = _forced(choice)
     if name is None:
         return None
-    made, is_changed = _objects(tools), False
+    made, is_changed, size = _objects(tools), False, 0
     for tool in made:
         function = _tree(tool["function"]) if tool.get("function", NULL) != NULL else {}
         is_meant = not name or ("name" in function and msgspec.json.decode(function["name"]) == name)
         if function and is_meant and function.get("strict", NULL) == NULL:
             tool["function"] = msgspec.Raw(msgspec.json.encode(function | {"strict": TRUE}))
-            is_changed = True
-    return msgspec.Raw(msgspec.json.encode(made)) if is_changed else None
+            is_changed, size = True, size + len(function.get("parameters", NULL))
+    return msgspec.Raw(msgspec.json.encode(made)) if is_changed and size <= common.MAX_SCHEMA else None
 
 
 def _forced(choice: str | dict[str, Any] | None) -> str | None:

@@ -21,7 +21,15 @@ from burnish.server.gateway.call import NO_BODY_LABELS, BodyLabels, JsonObject
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 MAX_CHOICES = 128
+"""Replies to one request: for each prompt, as many as it asks for."""
+MAX_FIELDS = 4096
+MAX_MESSAGES = 10_000
+"""Messages of a request, and parts of a message."""
+MAX_TOOLS = 1024
+MAX_SCHEMA = 131_072
+"""Bytes of JSON that an engine makes a grammar from. A long one takes it seconds, and other requests wait."""
 TRUE = msgspec.Raw(b"true")
+NULL = msgspec.Raw(b"null")
 _UNSUPPORTED = {
     **dict.fromkeys(("use_beam_search", "echo"), "such replies have no log-probs to record"),
     # seen with vLLM 0.32: the first ends an engine that serves adapters, the second blanks other requests' top_logprobs
@@ -42,11 +50,11 @@ class StreamOptions(msgspec.Struct, omit_defaults=True):
 
 
 class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
-    """vLLM's grammars. A long one takes the engine seconds to compile, and other requests wait."""
+    """vLLM's grammars. All of them together have at most `MAX_SCHEMA` bytes."""
 
     json: dict[str, Any] | str | None = None
     regex: _Regex | None = None
-    choice: list[str] | None = None
+    choice: Annotated[list[_Regex], msgspec.Meta(max_length=1024)] | None = None
     grammar: _Grammar | None = None
     json_object: bool | None = None
     structural_tag: _Grammar | None = None
@@ -99,6 +107,8 @@ def parse(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonObje
     """As `decoded`, without the fields that would cost a reply its log-probs or disturb other requests."""
     fields, raw = decoded(body, kind, big)
     refuse_unsupported(fields)
+    for name in ("response_format", "structured_outputs"):
+        check_schema(name, raw.get(name, NULL))
     return fields, raw
 
 
@@ -109,6 +119,7 @@ def decoded(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonOb
     """
     try:
         raw: JsonObject = _raw_decoder.decode(body)
+        check_fields(raw)
         small = {name: value for name, value in raw.items() if name not in big}
         fields = _decoder_of(kind).decode(msgspec.json.encode(small))
     except msgspec.ValidationError as error:
@@ -116,6 +127,19 @@ def decoded(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonOb
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from error
     return fields, raw
+
+
+def check_fields(raw: JsonObject) -> None:
+    """Raises RequestError for a body of too many fields."""
+    if len(raw) > MAX_FIELDS:
+        raise RequestError(f"the body has {len(raw):,} fields, expected at most {MAX_FIELDS:,}", code="invalid_value")
+
+
+def check_schema(name: str, value: msgspec.Raw) -> None:
+    """Raises RequestError if the JSON text of the field is longer than a grammar may be."""
+    if (size := len(value)) > MAX_SCHEMA:
+        what = f"{name}: got {size:,} bytes, expected at most {MAX_SCHEMA:,}: the engine would take too long over it"
+        raise RequestError(what, param=name, code="invalid_value")
 
 
 def check(name: str, value: msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:

@@ -1,7 +1,8 @@
 """`/v1/completions`: text completions, relayed like chats. A prompt is recorded as one user message."""
 
+import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,7 +16,13 @@ from burnish.wire.chunks import Answer, Chunk
 PATH = "/v1/completions"
 NULL = msgspec.Raw(b"null")
 _Ids = Annotated[list[int], msgspec.Meta(min_length=1)]
-_prompt_decoder = msgspec.json.Decoder(str | Annotated[list[str | int | _Ids], msgspec.Meta(min_length=1)])
+_LISTS: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[_Ids])
+_KINDS: tuple[tuple[re.Pattern[bytes], msgspec.json.Decoder[Any]], ...] = (
+    (re.compile(rb'\s*\[\s*"'), msgspec.json.Decoder(list[str])),
+    (re.compile(rb"\s*\[\s*-?\d"), msgspec.json.Decoder(list[int])),
+    (re.compile(rb"\s*\[\s*\["), _LISTS),
+)
+_other_decoder = msgspec.json.Decoder(str | Annotated[list[str | int | list[int]], msgspec.Meta(min_length=1)])
 
 
 class Fields(Common):
@@ -34,8 +41,8 @@ def parse(body: bytes) -> Call:
     if fields.suffix or (fields.best_of or 1) > 1:
         param = "suffix" if fields.suffix else "best_of"
         raise RequestError(f"{param}: not supported by the engine", param=param, code="unsupported")
-    read = prompts("prompt", raw["prompt"])
     n_each = fields.n or 1
+    read = prompts("prompt", raw["prompt"], common.MAX_CHOICES // n_each)
     return Call(
         model=fields.model,
         is_stream=bool(fields.stream),
@@ -52,17 +59,20 @@ def parse(body: bytes) -> Call:
     )
 
 
-def prompts(name: str, value: msgspec.Raw) -> list[str | list[int]]:
-    """Each prompt in the field `name`. OpenAI allows a text, a list of texts, token ids, or a list of those."""
-    prompt: str | list[str | int | list[int]] = common.check(name, value, _prompt_decoder)
-    if isinstance(prompt, str):
-        return [prompt]
-    if all(isinstance(item, int) for item in prompt):
-        return [[item for item in prompt if isinstance(item, int)]]
-    texts = [item for item in prompt if not isinstance(item, int)]
-    if len(texts) < len(prompt) or len({type(item) for item in texts}) > 1:
-        raise RequestError(f"{name}: expected texts or token ids, got both", param=name, code="invalid_value")
-    return texts
+def prompts(name: str, value: msgspec.Raw, most: int) -> list[str] | list[list[int]]:
+    """Each prompt in the field `name`. OpenAI allows a text, a list of texts, token ids, or a list of those.
+
+    The first element says which of these it is, and nothing is kept of more than `most`.
+    """
+    decoder = next((decoder for begin, decoder in _KINDS if begin.match(value)), _other_decoder)
+    n = bytes(value).count(b"[") - 1 if decoder is _LISTS else 0  # a list of many small lists takes long to read
+    if n <= most:
+        read: Any = common.check(name, value, decoder)
+        found = [read] if isinstance(read, str) or isinstance(read[0], int) else read
+        n = len(found)
+    if n > most:
+        raise RequestError(f"{name}: got {n:,} prompts, expected at most {most:,}", param=name, code="invalid_value")
+    return found
 
 
 def _message(prompt: str | list[int]) -> msgspec.Raw:

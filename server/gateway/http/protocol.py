@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from burnish.server.gateway.http.bounds import BoundedProtocol
+from burnish.server.bounds import BoundedProtocol
 from burnish.server.gateway.http.coalesce import CoalescedSend
 
 HIGH_WATER = 1024 * 1024

@@ -1,13 +1,12 @@
 """Feedback: the inbox of what people said, saying something oneself, and the queue of turns to label."""
 
 import asyncio
-from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
 from burnish.server.ui.admin_api import ApiError, Tree, on, segment
 from burnish.server.ui.charts import plots
-from burnish.server.ui.visit import Visit
+from burnish.server.ui.visit import Visit, split
 
 LIMIT = 30
 LOOKS = 10
@@ -72,7 +71,7 @@ async def say(visit: Visit) -> Response:
         "correction": correction,
     }
     await visit.api.post("/v1/feedback", body)
-    back = urlsplit(form.get("back", ""))
+    back = split(form.get("back", ""))
     path = back.path if back.path.startswith("/a/") else visit.path("feedback")
     return visit.go(path + (f"?{back.query}" if back.query else ""), "Recorded. It counts within seconds.")
 

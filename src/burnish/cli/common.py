@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from burnish import config
 from burnish.errors import BurnishError, ConfigError
@@ -19,8 +21,26 @@ from burnish.files import write_privately
 from burnish.journal import Journal
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-console = Console(stderr=True)
-out = Console()
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def visible(text: str) -> str:
+    """The text without control characters except tab and newline: they would set titles, clear the screen, or hide
+    lines.
+    """
+    return _CONTROLS.sub("", text)
+
+
+class Terminal(Console):
+    """A console on which nothing recorded can control the terminal, whatever prints it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+console = Terminal(stderr=True)
+out = Terminal()
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file (default: burnish.toml).")]
 Overrides = Annotated[
@@ -158,7 +178,7 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
     """Write lines to a new file, whole or not at all, or to the terminal. Raises ConfigError if the file exists."""
     if output is None:
         for line in lines:
-            typer.echo(line, nl=False)
+            typer.echo(visible(line) if sys.stdout.isatty() else line, nl=False)
         return
     if output.exists():
         raise ConfigError(f"--output: expected a new file, but {output} exists; choose another name")

@@ -5,6 +5,7 @@ A check yields findings: fine, a warning, or a fault that would stop `burnish up
 
 import importlib.util
 import os
+import pwd
 import shutil
 import socket
 import sys
@@ -23,6 +24,8 @@ from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, load_set
 from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import JournalError
 from burnish.journal import Journal
+from burnish.server import peer
+from burnish.server.gateway.access.host_guard import may_be_open
 
 SHORT_CONTEXT = 1024
 """Tokens of context below which the longer questions do not fit. A judge's question about a short turn takes some 500.
@@ -231,6 +234,31 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
             f"the gateway listens on {settings.gateway.host}: every request needs a key",
             "Create one with `burnish keys create --scope inference`. Put TLS in front of the gateway.",
         )
+    elif may_be_open(settings.gateway):
+        yield _open_door()
+
+
+def _open_door() -> Finding:
+    """Who may talk without a key."""
+    if not peer.is_known():
+        return Finding(
+            "warning",
+            "this system does not tell whose a connection is: every request needs a key",
+            "Create one with `burnish keys create --scope inference`.",
+        )
+    return Finding(
+        "ok",
+        f"programs of the user {_user()} on this machine may talk without a key, others need one",
+        "A proxy or tunnel that runs as this user lets its clients in. Behind one, set gateway.open_inference=false.",
+    )
+
+
+def _user() -> str:
+    """The name of this process's user, or its number if it has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _judge(settings: Settings) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from burnish.files import LOW_DISK, hold, is_held, low_disk, read_json
 from burnish.processes.parts import gateway_url, parts_of
 from burnish.processes.supervisor import LocalLauncher, Supervisor
 from burnish.segments.file import aside_of
+from burnish.server.gateway.access.host_guard import may_be_open
 
 LOOK_SECONDS = 5.0
 LONGEST_SILENCE = 60.0
@@ -113,11 +114,18 @@ async def _greet(settings: Settings, supervisor: Supervisor) -> None:
     console.print(
         f"\n[bold green]Ready.[/] Point your client at [bold]{gateway_url(settings)}/v1[/], model "
         f"[bold]{settings.agent.name}[/].\n"
-        f"{pages}"
+        f"{pages}{_door(settings)}"
         f"Admin key: {settings.state_dir / 'admin.key'}   Ctrl-C ends all parts.\n",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _door(settings: Settings) -> str:
+    """Who needs no key, for the greeting."""
+    if not may_be_open(settings.gateway):
+        return "Every request needs a key: burnish keys create --scope inference\n"
+    return "Programs of your user need no key. Behind a proxy that you run, set gateway.open_inference=false.\n"
 
 
 async def _tell_learning(settings: Settings) -> None:

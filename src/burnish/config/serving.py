@@ -72,8 +72,8 @@ class Gateway(Section):
     allowed_origins: tuple[str, ...] = Field((), description="Browser origins that may call. Others get 403.")
     open_inference: bool = Field(
         True,
-        description="On loopback, accept inference requests without a key (as tenant `default`), unless a proxy passed "
-        "them on.",
+        description="On loopback and without `allowed_hosts`, programs of the gateway's own user may talk without a "
+        "key (as tenant `default`). Set it to false if a proxy runs as that user.",
     )
     model_map: dict[str, str] = Field(
         {},

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from gateways import Running
 
+from burnish.server import bounds
 from burnish.server.gateway import process
-from burnish.server.gateway.http import bounds
 from burnish.server.gateway.http.coalesce import CoalescedSend
 
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"

@@ -1,6 +1,11 @@
 """Signing in and out, the one-time link, and what guards every request."""
 
 import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -110,6 +115,21 @@ async def test_a_foreign_host_is_refused(headers: dict[str, str], status: int) -
         assert (await client.get("/login", headers=headers)).status_code == status
 
 
+WRONG = ["http://[", "http://[::1", "http://127.0.0.1:x", "http://127.0.0.1:99999", "[", "//["]
+
+
+@pytest.mark.parametrize("address", WRONG)
+async def test_an_address_that_is_none_is_refused_in_every_header(address: str) -> None:
+    async with visiting(FakeApi()) as client:
+        login = await client.post("/login", data={"key": "sk-1"}, headers={"origin": address})
+        assert login.status_code == 403
+        assert (await client.get("/login", headers={"host": address.removeprefix("http://")})).status_code == 403
+        headers = {"origin": ORIGIN, "referer": address, "accept": "text/html"}
+        assert (await client.post("/a/agent/release", data={"verb": "none"}, headers=headers)).status_code < 500
+        said = {"target": "t", "rating": "up", "back": address}
+        assert (await client.post("/a/agent/say", data=said, headers=headers)).status_code < 500
+
+
 @pytest.mark.parametrize("origin", [None, "null", "https://evil.example", "http://127.0.0.1:9999"])
 async def test_a_form_from_elsewhere_is_refused(origin: str | None) -> None:
     api = FakeApi()
@@ -117,6 +137,32 @@ async def test_a_form_from_elsewhere_is_refused(origin: str | None) -> None:
         headers = {} if origin is None else {"origin": origin}
         answer = await client.post("/a/agent/release", data={"verb": "rollback"}, headers=headers)
     assert (answer.status_code, api.sent) == (403, [])
+
+
+def test_the_pages_connections_are_bounded_like_the_gateways(tmp_path: Path) -> None:
+    """A head of any size was kept, for as long as its sender liked."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    program = f"from burnish.server.ui.process import run; run({port}, 'http://127.0.0.1:9')"
+    served = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        while not is_listening(port):
+            assert served.poll() is None
+            time.sleep(0.05)
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
+            line.sendall(b"GET /login HTTP/1.1\r\nhost: localhost\r\nx-long: " + b"a" * 100_000)
+            with suppress(OSError):
+                assert b" 200 " not in line.recv(4096)
+        assert httpx.get(f"http://127.0.0.1:{port}/login", headers={"x-long": "a" * 100_000}).status_code == 431
+        assert httpx.get(f"http://127.0.0.1:{port}/login").status_code == 200
+    finally:
+        served.terminate()
+        served.wait(20)
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as line:
+        return line.connect_ex(("127.0.0.1", port)) == 0
 
 
 async def test_every_answer_forbids_what_comes_from_elsewhere() -> None:

@@ -1,12 +1,13 @@
 """Turns over HTTP: the verbs of `burnish turns`, and the turns of one session."""
 
+from threading import Lock
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
 from sqlmodel import Session
 
 from burnish.config import Settings
-from burnish.errors import NotFound
+from burnish.errors import NotFound, RateLimited
 from burnish.journal import Journal, story
 from burnish.journal.listing import turns
 from burnish.journal.tables import InteractionRow
@@ -25,7 +26,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     """`GET /turns/{turn}`, its `/tokens`, `GET /agents/{agent}/turns` and `…/turns/session/{session}`."""
     may_see = Depends(access.anywhere(Scope.VIEWER, Reach.TURN))
     on_agent = Depends(access.on_agent(Scope.VIEWER))
-    made = APIRouter()
+    made, telling = APIRouter(), Lock()
 
     @made.get("/turns/{turn}")
     def show_turn(turn: TurnPath, caller: Caller = may_see) -> dict[str, Any]:
@@ -39,7 +40,12 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         """The reply's first 600 tokens as text, by the engine's tokenizer, each with its log-prob."""
         with journal.read() as session:
             _check(session, caller, turn)
-        return {"turn": turn, "tokens": tokens_of(settings, journal, turn)}
+        if not telling.acquire(blocking=False):  # each takes a worker thread, which others need, and asks 600 times
+            raise RateLimited("the tokens of another reply are being told; please try again", retry_after=1.0)
+        try:
+            return {"turn": turn, "tokens": tokens_of(settings, journal, turn)}
+        finally:
+            telling.release()
 
     @made.get("/agents/{agent}/turns", dependencies=[on_agent])
     def list_turns(

@@ -4,12 +4,12 @@ Content that the engine cannot see is refused with its place. It is never droppe
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from burnish.errors import RequestError
-from burnish.server.gateway.dialects.chat_fields import check
+from burnish.server.gateway.dialects.chat_fields import MAX_MESSAGES, check
 from burnish.server.gateway.dialects.media import check_address
 
 ABSENT = msgspec.Raw(b"")
@@ -44,7 +44,7 @@ class _Source(msgspec.Struct, gc=False):
     content: str | list[Block] | None = None
 
 
-Content = str | list[Block]
+Content = str | Annotated[list[Block], msgspec.Meta(max_length=MAX_MESSAGES)]
 _content = msgspec.json.Decoder(Content | None)
 _source = msgspec.json.Decoder(_Source)
 _text = msgspec.json.Decoder(str)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from burnish.errors import RequestError
+from burnish.server.gateway.dialects.chat_fields import MAX_MESSAGES
 from burnish.server.gateway.dialects.messages.blocks import (
     Block,
     Content,
@@ -36,7 +37,7 @@ class Message(msgspec.Struct, gc=False):
     content: Content
 
 
-Messages = Annotated[list[Message], msgspec.Meta(min_length=1)]
+Messages = Annotated[list[Message], msgspec.Meta(min_length=1, max_length=MAX_MESSAGES)]
 
 
 def translated(system: Content | None, messages: Sequence[Message], ignore: Ignore) -> list[ChatMessage]:

@@ -69,7 +69,7 @@ class Fields(msgspec.Struct, gc=False):
     top_p: float | None = None
     top_k: int | None = None
     stop_sequences: list[_Stop] | None = None
-    tools: list[Tool] | None = None
+    tools: Annotated[list[Tool], msgspec.Meta(max_length=common.MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
@@ -86,10 +86,13 @@ class Translation:
     def __init__(self, body: bytes) -> None:
         _check_text(body)
         raw = _decoded(body, _raw)
+        common.check_fields(raw)
+        for name in ("output_config", "output_format"):
+            common.check_schema(name, raw.get(name, common.NULL))
         self.fields = _decoded(body, _fields)
         self._ignored: dict[str, None] = {}
         for name, value in raw.items():
-            if name not in _KNOWN and value != chat.NULL:
+            if name not in _KNOWN and value != common.NULL:
                 self._ignore(name)
         self.messages = conversation.translated(self.fields.system, self.fields.messages, self._ignore)
         self.tools = functions(self.fields.tools or (), self._ignore)
@@ -98,7 +101,7 @@ class Translation:
             self._ignore("thinking.budget_tokens")
         if self.fields.output_config is not None and self.fields.output_config.effort is not None:
             self._ignore("output_config.effort")
-        self._sent = {name for name, value in raw.items() if value != chat.NULL}
+        self._sent = {name for name, value in raw.items() if value != common.NULL}
 
     @property
     def ignored(self) -> tuple[str, ...]:

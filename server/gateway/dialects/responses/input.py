@@ -5,7 +5,7 @@ equal to the recorded reply. So the next turn is linked to it, and the engine fi
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -35,7 +35,7 @@ class _Peek(msgspec.Struct, gc=False):
 
 class _Message(msgspec.Struct, gc=False):
     role: str
-    content: str | list[Part]
+    content: str | Annotated[list[Part], msgspec.Meta(max_length=common.MAX_MESSAGES)]
 
 
 class _FunctionCall(msgspec.Struct, gc=False):

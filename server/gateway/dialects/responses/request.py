@@ -1,6 +1,6 @@
 """A Responses body as a Call: the chat completion that it means, to be answered as a Response."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -25,8 +25,8 @@ from burnish.server.gateway.dialects.responses.tools import Tool, Toolbox, toolb
 Tree = dict[str, Any]
 _CLIENT_NAMES = ("thread_id", "session_id", "conversation_id")
 _BIG = {
-    "input": msgspec.json.Decoder(str | list[msgspec.Raw]),
-    "tools": msgspec.json.Decoder(list[Tool] | None),
+    "input": msgspec.json.Decoder(str | Annotated[list[msgspec.Raw], msgspec.Meta(max_length=common.MAX_MESSAGES)]),
+    "tools": msgspec.json.Decoder(Annotated[list[Tool], msgspec.Meta(max_length=common.MAX_TOOLS)] | None),
 }
 
 
@@ -35,6 +35,7 @@ def parse(body: bytes) -> Call:
     fields, raw = common.parse(body, Fields, _BIG)
     checked = {name: common.check(name, raw[name], decoder) for name, decoder in _BIG.items() if name in raw}
     refuse(fields)
+    common.check_schema("text", raw.get("text", common.NULL))
     if "input" not in raw:
         raise RequestError("input: missing required field `input`", param="input", code="invalid_value")
     toolbox = toolbox_of(checked.get("tools") or [], fields.tool_choice)

@@ -1,11 +1,16 @@
 """Limits of keys: 429 with a time to come back, one allowance for all processes, and a dead process's share freed."""
 
+import asyncio
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -217,6 +222,88 @@ def test_a_process_keeps_few_files_open(tmp_path: Path, monkeypatch: pytest.Monk
         pass
     limits.close()
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_the_users_of_a_key_have_its_limits_together_and_each_a_part(tmp_path: Path) -> None:
+    limits, key = Limits(tmp_path, 0), caller(requests_per_minute=5, max_concurrent=3)
+    ann, bob, eve = (replace(key, user=user, is_token=True) for user in ("ann", "bob", "eve"))
+    with limits.admit(ann), limits.admit(ann):
+        with pytest.raises(RateLimited, match=r"user ann .* 2 requests under way"), limits.admit(ann):
+            pass
+        with limits.admit(bob), pytest.raises(RateLimited, match=r"key sk-burnish-abc123 .* 3 requests"):
+            limits.admit(bob).__enter__()
+    with limits.admit(ann):
+        pass
+    with pytest.raises(RateLimited, match=r"user ann .* 3 times a minute"), limits.admit(ann):
+        pass
+    with limits.admit(key):
+        pass
+    for who in (bob, eve, key):
+        with pytest.raises(RateLimited, match="key sk-burnish-abc123 may ask 5 times a minute"), limits.admit(who):
+            pass
+    limits.close()
+
+
+def test_what_the_key_refuses_costs_its_user_nothing(tmp_path: Path) -> None:
+    limits, key = Limits(tmp_path, 0), caller(requests_per_minute=1)
+    ann = replace(key, user="ann", is_token=True)
+    with limits.admit(key):
+        pass
+    for _ in range(3):
+        with pytest.raises(RateLimited, match=r"^key"), limits.admit(ann):
+            pass
+    limits.close()
+
+
+def test_bodies_of_one_caller_and_of_all_have_bounds_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_HELD", 100)
+    monkeypatch.setattr(module, "MAX_HELD_EACH", 60)
+    limits = Limits(tmp_path, 0)
+    ann, bob = caller(), replace(caller(), key_id="sk-burnish-other")
+    first, second = limits.admit(ann), limits.admit(bob)
+    with first, limits.admit(ann), second:
+        read(first, 50)
+        with pytest.raises(RateLimited, match="more than 60 bytes together"):
+            read(first, 20)
+        with pytest.raises(Overloaded, match="more than 100 bytes together"):
+            read(second, 40)
+        read(limits.admit(bob, is_reserved=True), 40)
+    with (again := limits.admit(bob)):
+        read(again, 60)
+
+
+def read(admission: module.Admission, n_bytes: int) -> None:
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"x" * n_bytes}
+
+    asyncio.run(admission.receive(receive))
+
+
+@pytest.mark.parametrize(("path", "full"), [(CHAT, 503), ("/v1/messages", 529), ("/v1/feedback", 503)])
+def test_slow_bodies_hold_a_bounded_amount(
+    gateway: Running, monkeypatch: pytest.MonkeyPatch, path: str, full: int
+) -> None:
+    """What one caller sends piece by piece leaves room for others, and what all send is bounded."""
+    monkeypatch.setattr(module, "MAX_HELD", 300_000)
+    monkeypatch.setattr(module, "MAX_HELD_EACH", 200_000)
+    host, port = gateway.url.removeprefix("http://").split(":")
+    with ExitStack() as held:
+        for key, n_bytes in (("talker", 190_000), ("voter", 190_000)):
+            line = held.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            head = f"authorization: Bearer {gateway.secrets[key]}\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n"
+            target = CHAT if key == "talker" else "/v1/feedback"
+            line.sendall(f"POST {target} HTTP/1.1\r\n{head}".encode() + b" " * n_bytes)
+            if key == "voter":
+                assert b" 503 " in line.recv(4096)
+        body = {"model": "agent", "max_tokens": 5, "messages": HELLO, "x": "x" * 150_000}
+        with gateway.client("talker") as client:
+            assert client.post(path, json=body).status_code == 429
+        with gateway.client("admin") as client:
+            refused = client.post(path, json=body)
+            assert (refused.status_code, "retry-after" in refused.headers) == (full, True)
+            assert client.post(CHAT, json={"model": "agent", "messages": HELLO}).status_code == 200
+    while gateway.chat("talker", x="x" * 150_000).status_code == 429:
+        time.sleep(0.05)  # the client has left
 
 
 def test_limit_files_are_private(tmp_path: Path) -> None:

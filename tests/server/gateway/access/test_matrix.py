@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 from fastapi import Depends
 from sqlmodel import Session
+from starlette.applications import Starlette
+from starlette.requests import Request as Asked
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from benchmarks.security import requests
 from benchmarks.security.matrix import Matrix, check
@@ -56,16 +60,26 @@ def test_a_route_that_nobody_has_decided_about_is_found(made: World) -> None:
 
 
 def test_a_path_that_nobody_has_decided_about_is_not_served(made: World) -> None:
-    @made.behind.get("/somewhere")
-    def outside() -> dict[str, str]:
-        return {"secret": "yes"}
+    def undeclared(request: Asked) -> JSONResponse:
+        return JSONResponse({"secret": "yes"})
+
+    made.behind.get("/somewhere")(lambda: {"secret": "yes"})
+    made.behind.get("/admin/secrets")(lambda: {"secret": "yes"})
+    made.behind.add_route("/admin/plain", undeclared)
+    made.behind.mount("/admin/mounted", Starlette(routes=[Route("/inner", undeclared)]))
+    secret = made.add_keys({"admin": {"scopes": [Scope.ADMIN]}})["admin"]
 
     async def ask() -> Any:
         async with asking(made) as client:
-            return await client.get("/somewhere")
+            headers = {"authorization": f"Bearer {secret}"}
+            known = await client.get("/admin/agents", headers=headers)
+            paths = ("/somewhere", "/admin/secrets", "/admin/plain", "/admin/mounted/inner")
+            return known, [await client.get(path, headers=headers) for path in paths]
 
-    answer = asyncio.run(ask())
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_path")
+    known, answers = asyncio.run(ask())
+    assert known.status_code == 200
+    for answer in answers:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_path"), answer.url
 
 
 def test_a_route_without_a_request_in_the_benchmark_is_found(made: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Scopes of keys: an agent with only its inference key cannot vote as a user, administer, or reach the engine."""
 
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from fastapi import Depends, FastAPI, HTTPException
 from gateways import ENGINE_KEY, HELLO, Running, error_of, serve
 from pydantic import BaseModel
 
+from benchmarks.security.attacks.stand import connected
 from burnish.config import Gateway, Settings
 from burnish.errors import ConfigError, Conflict
 from burnish.keys import Scope
 from burnish.records import FeedbackSource
+from burnish.server import peer
 from burnish.server.gateway.access import host_guard
 from burnish.server.gateway.access.keyring import Caller, Holder
 from burnish.server.gateway.access.need import Reach, need
@@ -251,14 +254,72 @@ PROXIES: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("headers", PROXIES, ids=str)
 def test_what_a_proxy_passes_on_needs_a_key(tmp_path: Path, engine: StubEngine, headers: dict[str, str]) -> None:
-    with serve(tmp_path, engine, allowed_hosts=("api.example",)) as gateway:
+    with serve(tmp_path, engine) as gateway:
         assert gateway.chat().status_code == 200
+        if "host" in headers:
+            assert error_of(gateway.chat(headers=headers), 403)["code"] == "foreign_host"
+            return
         assert error_of(gateway.chat(headers=headers), 401)["code"] == "missing_api_key"
         assert gateway.chat("talker", headers=headers).status_code == 200
         for path in ("/v1/models", "/v1/feedback"):
             with gateway.client() as client:
                 method = "GET" if path == "/v1/models" else "POST"
                 assert client.request(method, path, json=VOTE, headers=headers).status_code == 401
+
+
+def test_under_a_public_name_every_request_needs_a_key(tmp_path: Path, engine: StubEngine) -> None:
+    with serve(tmp_path, engine, allowed_hosts=("api.example",)) as gateway:
+        for headers in ({}, {"host": "api.example"}):
+            assert error_of(gateway.chat(headers=headers), 401)["code"] == "missing_api_key"
+            assert gateway.chat("talker", headers=headers).status_code == 200
+
+
+def test_a_proxy_of_another_user_that_says_nothing_of_itself_needs_a_key(gateway: Running) -> None:
+    assert status_line(gateway, None) == 200
+    if os.geteuid():
+        pytest.skip("only root can open a connection of another user")
+    assert status_line(gateway, 33) == 401
+
+
+def test_a_connection_whose_user_nobody_knows_needs_a_key(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner in (None, os.geteuid() + 1):
+        monkeypatch.setattr(peer, "owner_of", lambda *_, owner=owner: owner)
+        assert error_of(gateway.chat(), 401)["code"] == "missing_api_key"
+        assert gateway.chat("talker").status_code == 200
+
+
+def test_whose_a_connection_is_costs_one_question(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = peer.owner_of
+    monkeypatch.setattr(peer, "owner_of", lambda *ends: asked.append(ends) or real(*ends))
+    with gateway.client() as client:
+        assert [client.get("/v1/models").status_code for _ in range(3)] == [200] * 3
+        assert len(asked) == 1
+        for _ in range(3):
+            client.get("/v1/models", headers={"authorization": f"Bearer {gateway.secrets['talker']}"})
+    with gateway.client("talker") as client:
+        client.get("/v1/models")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("address", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
+def test_the_kernel_says_whose_a_connection_is(address: str, family: socket.AddressFamily) -> None:
+    with socket.create_server((address, 0), family=family) as server:
+        here = server.getsockname()[:2]
+        line = socket.create_connection(here)
+        there = line.getsockname()[:2]
+        assert peer.owner_of(there, here) == os.geteuid()
+        assert peer.owner_of(here, there) is None  # nobody has accepted it yet
+        assert peer.owner_of(here, ("127.0.0.1", 1)) is None  # that is the listener
+        line.close()
+        assert peer.owner_of(there, here) is None
+
+
+def status_line(gateway: Running, user: int | None) -> int:
+    """The status of the answer to a bare request, as nginx and HAProxy may pass it on."""
+    with connected(int(gateway.url.rpartition(":")[2]), 5.0, user) as line:
+        line.sendall(b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1:8700\r\nconnection: close\r\n\r\n")
+        return int(line.recv(64).split()[1])
 
 
 def test_nginx_asks_in_http_1_0_by_default_and_needs_a_key(gateway: Running) -> None:

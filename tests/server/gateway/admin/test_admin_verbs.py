@@ -6,6 +6,7 @@ import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -325,6 +326,26 @@ def test_the_audit_log_tells_a_tenant_about_its_keys_and_users_and_nobody_else(w
     for key in ("foreigner", limited_key(world, "agent")):
         seen = {entry["action"] for entry in world.get("/audit", key).json()["entries"]}
         assert seen.isdisjoint({entry["action"] for entry in told})
+
+
+def test_the_tokens_of_one_reply_are_told_at_a_time(world: Registered, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty at once would take every worker thread, and promotions wait for those."""
+    has_begun, may_go_on = Event(), Event()
+
+    def told(*_: object) -> list[dict[str, object]]:
+        has_begun.set()
+        assert may_go_on.wait(30)
+        return []
+
+    monkeypatch.setattr("burnish.server.gateway.admin.records.turns.tokens_of", told)
+    first = Thread(target=world.get, args=("/turns/t/tokens",))
+    first.start()
+    assert has_begun.wait(30)
+    refused = world.get("/turns/t/tokens")
+    assert (error_of(refused, 429)["code"], refused.headers["retry-after"]) == ("rate_limit_exceeded", "1")
+    may_go_on.set()
+    first.join()
+    assert world.get("/turns/t/tokens").json() == {"turn": "t", "tokens": []}
 
 
 def test_the_audit_log_is_filtered_and_paged(world: Registered) -> None:

@@ -2,10 +2,12 @@
 
 import io
 import random
+import resource
+import struct
 import tarfile
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,14 @@ import pytest
 from gateways import error_of
 from registered import registered
 
-from burnish.errors import RequestError
+from burnish.adapters.files import foreign
+from burnish.adapters.registry import lifecycle
+from burnish.config import Settings
+from burnish.errors import AdapterError, RequestError
 from burnish.server.gateway.admin import imports
 from burnish.server.gateway.admin.archive import MAX_JSON, MAX_MEMBERS, unpack
 
-CONFIG = "adapter_config.json"
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 def tar(*members: tuple[str, bytes], form: int = tarfile.GNU_FORMAT, **changes: Any) -> bytes:
@@ -102,6 +107,74 @@ def test_a_damaged_archive_is_refused_or_read_and_nothing_else(tmp_path: Path) -
             unpacked(folder, bytes(body[: draw.randint(1, len(body))]))
         except RequestError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (CONFIG, b"[" * 2**20),
+        (CONFIG, b'{"a":' + b"[" * 900 + b"[]," * 300_000),
+        (WEIGHTS, struct.pack("<Q", 16 * 2**20) + b"[[]," * (4 * 2**20)),
+        (WEIGHTS, struct.pack("<Q", 16 * 2**20) + (b'{"a":{}},' * (2 * 2**20))[: 16 * 2**20]),
+    ],
+    ids=["deep", "wide", "a header of lists", "a header of objects"],
+)
+def test_what_an_adapter_says_is_parsed_in_a_bounded_process(
+    tmp_path: Path, name: str, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = b'{"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 4}'
+    files = {CONFIG: config, WEIGHTS: b"", name: content}
+    for file, text in files.items():
+        (tmp_path / file).write_bytes(text)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(AdapterError) as refused:
+        imports._check(Settings(state_dir=tmp_path), tmp_path, False)
+    assert str(tmp_path) not in str(refused.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
+    monkeypatch.setattr(imports, "CHECK_SECONDS", 0.01)
+    with pytest.raises(AdapterError, match="too much memory or time"):
+        imports._check(Settings(state_dir=tmp_path), tmp_path, False)
+
+
+def test_no_path_that_an_adapter_names_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would tell which directories exist, and whose contents are the base's."""
+    (model := tmp_path / "model").mkdir()
+    (named := tmp_path / "secret").mkdir()
+    looked: list[Path] = []
+    real = Path.is_dir
+    monkeypatch.setattr(Path, "is_dir", lambda self: looked.append(self) or real(self))
+    monkeypatch.setattr(foreign, "revision", lambda directory: looked.append(directory) or "same")
+    for base in (str(named), str(tmp_path / "nothing")):
+        with pytest.raises(AdapterError, match="made for base"):
+            foreign._check_base(tmp_path, {"base_model_name_or_path": base}, {}, str(model), False)
+    foreign._check_base(tmp_path, {"base_model_name_or_path": f"{tmp_path}/x/../model"}, {}, str(model), False)
+    assert set(looked) == {model}
+
+
+def test_a_slow_sender_keeps_no_other_tenant_from_importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_begun, may_go_on = threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        yield b"x"
+        has_begun.set()
+        may_go_on.wait(30)
+
+    def refuse(archive: Path, folder: Path) -> None:
+        raise RequestError("looked at")
+
+    monkeypatch.setattr(imports, "unpack", refuse)
+    path = "/admin/agents/{}/versions/import"
+    with registered(tmp_path) as world, world.running.client("operator") as client:
+        with world.journal.write() as session:
+            lifecycle.ensure_agent(session, "theirs", "other")
+        first = threading.Thread(target=lambda: client.post(path.format("agent"), content=slowly()))
+        first.start()
+        assert has_begun.wait(30)
+        with world.running.client("operator") as same, world.running.client("foreigner") as other:
+            assert error_of(same.post(path.format("agent"), content=b"x"), 409)["code"] == "import_running"
+            assert "looked at" in error_of(other.post(path.format("theirs"), content=b"x"), 400)["message"]
+        may_go_on.set()
+        first.join()
 
 
 def test_one_import_runs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

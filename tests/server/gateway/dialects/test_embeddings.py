@@ -36,7 +36,7 @@ def test_vectors_come_back_under_the_clients_name(gateway: Running) -> None:
         ({"input": None}, "input"),
         ({"input": []}, "input"),
         ({"input": {"text": "x"}}, "input"),
-        ({"input": ["text", 7]}, "input"),
+        ({"input": ["text", 7]}, "input[1]"),
     ],
 )
 def test_wrong_fields_are_named(shared: Running, change: dict[str, Any], param: str) -> None:

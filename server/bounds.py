@@ -9,6 +9,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from burnish.server import peer
+
 MAX_HEAD = 64 * 1024
 """Bytes of a request's line and headers."""
 MAX_FRAMING = 2**20
@@ -16,8 +18,10 @@ MAX_FRAMING = 2**20
 HEAD_SECONDS = 20.0
 """For the head of a connection's first request, from the connection on. A later head has this and the keep-alive."""
 BODY_SECONDS = 30.0
-MIN_BODY = 30 * 1024
-"""Bytes of a body that must arrive in `BODY_SECONDS`. Reading that the gateway itself has paused does not count."""
+MIN_BODY = 960 * 1024
+"""Bytes of a body that must arrive in `BODY_SECONDS`, 32 KiB/s: the longest body holds its memory for 17 minutes at
+most. Reading that the gateway itself has paused does not count.
+"""
 
 
 class _Refused(Exception):
@@ -57,6 +61,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.peer = peer.Peer(self.server, self.client)
         self.timeout_keep_alive_task = self._check_in(HEAD_SECONDS)
         if self.max_connections and len(self.connections) > self.max_connections:
             self._make_room()
@@ -83,6 +88,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refusal = 431
             raise _Refused
         self._n_framing, self._n_body_before = 0, self._n_body
+        self.scope[peer.NAME] = self.peer  # type: ignore[literal-required]
         self.start_request()
         self.headers = _NoTrailers()
 
