@@ -87,7 +87,7 @@ REQUESTS: dict[str, Request] = {
     "GET /admin/audit": Request(query="limit=1000", mark=lambda things: f'"agent":"{AGENT}"'),
     "GET /admin/turns/{turn}": _PLAIN,
     "GET /admin/turns/{turn}/tokens": _PLAIN,
-    "GET /admin/privacy/export": Request(query=f"user={USER}", mark=lambda things: things.turn),
+    "GET /admin/privacy/export": Request(query=f"user={USER}", mark=lambda things: f'"turn": "{things.turn}"'),
     "GET /admin/privacy/status": Request(None, frozenset({200, 404}), f"user={USER}", _erasure),
     "POST /admin/privacy/opt-out": _said({"user": "nobody"}),
     "POST /admin/privacy/opt-in": _said({"user": "nobody"}),

@@ -295,6 +295,7 @@ def test_slow_bodies_hold_a_bounded_amount(
             line.sendall(f"POST {target} HTTP/1.1\r\n{head}".encode() + b" " * n_bytes)
             if key == "voter":
                 assert b" 503 " in line.recv(4096)
+            time.sleep(0.5)  # the gateway has read what was sent
         body = {"model": "agent", "max_tokens": 5, "messages": HELLO, "x": "x" * 150_000}
         with gateway.client("talker") as client:
             assert client.post(path, json=body).status_code == 429
