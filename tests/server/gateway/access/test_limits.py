@@ -286,6 +286,9 @@ def test_slow_bodies_hold_a_bounded_amount(
     """What one caller sends piece by piece leaves room for others, and what all send is bounded."""
     monkeypatch.setattr(module, "MAX_HELD", 300_000)
     monkeypatch.setattr(module, "MAX_HELD_EACH", 200_000)
+    taken: list[int] = []
+    hold = module.Limits.hold
+    monkeypatch.setattr(module.Limits, "hold", lambda self, who, n: taken.append(n) or hold(self, who, n))
     host, port = gateway.url.removeprefix("http://").split(":")
     with ExitStack() as held:
         for key, n_bytes in (("talker", 190_000), ("voter", 190_000)):
@@ -295,7 +298,8 @@ def test_slow_bodies_hold_a_bounded_amount(
             line.sendall(f"POST {target} HTTP/1.1\r\n{head}".encode() + b" " * n_bytes)
             if key == "voter":
                 assert b" 503 " in line.recv(4096)
-            time.sleep(0.5)  # the gateway has read what was sent
+            while sum(taken) < n_bytes:
+                time.sleep(0.01)
         body = {"model": "agent", "max_tokens": 5, "messages": HELLO, "x": "x" * 150_000}
         with gateway.client("talker") as client:
             assert client.post(path, json=body).status_code == 429
