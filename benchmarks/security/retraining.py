@@ -3,7 +3,7 @@
 Both runs are the safety drill's without liars (benchmarks/learning/drill), with the sandbox's model and learning rate,
 and all defences but the operator's prompts. In the first, one of twenty users is forgotten at the end, and the live
 version is made again. In the second, that user never was. The users' turns fall differently in the two, so two scores
-differ also by chance.
+differ also by chance: the bar is for the difference between the means over seeds.
 """
 
 import asyncio
