@@ -22,14 +22,16 @@ N_CALLERS = 10_000
 N_LOADED = 50_000
 """Conversations, and calls, that are read from the journal after a start, the latest first."""
 MAX_LENGTH = 300
+MAX_LOOKED_THROUGH = 2**18
+"""Bytes of earlier calls that are read again for one record, as their prompts' tokens take them (four each)."""
 
 
 @dataclass(slots=True)
 class _Caller:
-    """What one caller said, with its time, and the calls without tools and history, with theirs."""
+    """What one caller said, with its time, and the calls without tools and history, with theirs and their size."""
 
     words: "OrderedDict[str, tuple[UserWords, float]]" = field(default_factory=OrderedDict)
-    lone: "deque[tuple[str, float]]" = field(default_factory=lambda: deque(maxlen=N_LONE))
+    lone: "deque[tuple[str, float, int]]" = field(default_factory=lambda: deque(maxlen=N_LONE))
 
 
 class Recent:
@@ -58,13 +60,18 @@ class Recent:
             words.popitem(last=False)
 
     def lone(self, session: Session, turn: Interaction) -> list[str]:
-        """The caller's latest calls that stood alone, latest first."""
+        """The caller's latest calls that stood alone, latest first, up to `MAX_LOOKED_THROUGH` bytes together."""
         horizon = turn.started_at - RECENT
-        return [name for name, at in reversed(self._of(session, turn).lone) if at > horizon]
+        names, left = [], MAX_LOOKED_THROUGH
+        for name, at, size in reversed(self._of(session, turn).lone):
+            if at > horizon and size <= left:
+                names.append(name)
+                left -= size
+        return names
 
     def remember_lone(self, session: Session, turn: Interaction) -> None:
         """Note a call without tools and history."""
-        self._of(session, turn).lone.append((turn.interaction_id, turn.ended_at))
+        self._of(session, turn).lone.append((turn.interaction_id, turn.ended_at, 4 * len(turn.prompt_ids)))
 
     def _of(self, session: Session, turn: Interaction) -> _Caller:
         if self._by is None:
@@ -86,8 +93,8 @@ def _loaded(session: Session, since: float) -> OrderedDict[tuple[str, str], _Cal
         words[name] = (UserWords.of(opening, head), at)
         if len(words) > N_REMEMBERED:
             words.popitem(last=False)
-    for tenant, key_id, name, at in reversed(session.connection().execute(_LONE, given).all()):
-        found.setdefault((tenant, key_id), _Caller()).lone.append((name, at))
+    for tenant, key_id, name, at, size in reversed(session.connection().execute(_LONE, given).all()):
+        found.setdefault((tenant, key_id), _Caller()).lone.append((name, at, size or 0))
     return found
 
 
@@ -96,7 +103,7 @@ _OPENINGS = text(
     "ORDER BY last_at DESC LIMIT :most"
 )
 _LONE = text(
-    "SELECT tenant, key_id, interaction_id, ended_at FROM interaction WHERE ended_at > :since "
+    "SELECT tenant, key_id, interaction_id, ended_at, length(prompt_ids) FROM interaction WHERE ended_at > :since "
     f"AND kind = '{Kind.MAIN}' AND turn_type IS NULL AND parent_id IS NULL AND tools_digest IS NULL "
     "ORDER BY ended_at DESC LIMIT :most"
 )

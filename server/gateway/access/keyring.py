@@ -11,7 +11,7 @@ scope `users`, whose word on its users counts. Any other name in a request group
 
 import hashlib
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from starlette.requests import Request
 from starlette.types import Scope as AsgiScope
@@ -33,7 +33,7 @@ USER_PART = 2
 """A user token's or a named user's requests may use one in so many of the key's limits, so that no user takes all."""
 MAX_KNOWN = 10_000
 """Verified user tokens that a process remembers."""
-_KNOWN_TOKENS, _KEYS_BY_ID = "access.user_tokens", "access.keys_by_id"
+_KNOWN_TOKENS, _KEYS_BY_ID, _CALLERS = "access.user_tokens", "access.keys_by_id", "access.callers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,11 @@ class Caller:
     may_train: bool = True
     may_record: bool = True
     is_token: bool = False
+    shares: tuple[Share, ...] = field(init=False, compare=False, default=())
+    """The allowances that a request uses up: the user's under any key, and the key's if it has others."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shares", self._made_shares())
 
     def covers(self, scope: Scope) -> bool:
         return covers(self.scopes, scope)
@@ -77,9 +82,7 @@ class Caller:
             raise RequestError(what, param="user", code="invalid_value")
         return quoted
 
-    @property
-    def shares(self) -> tuple[Share, ...]:
-        """The allowances that a request uses up: the user's under any key, and the key's if it has others."""
+    def _made_shares(self) -> tuple[Share, ...]:
         if not (self.requests_per_minute or self.max_concurrent):
             return ()
         limits = (self.requests_per_minute, self.max_concurrent)
@@ -144,12 +147,19 @@ class Keyring:
             )
         if secret.startswith(TOKEN_PREFIX):
             return self._bearer(secret)
-        key = self._routes.current().keys.get(digest(secret))
-        if key is None:
-            raise NotAllowed(
-                "unknown key; see `burnish keys list`, or make one with `burnish keys create`", code="invalid_api_key"
-            )
-        return Caller.of(key)
+        routes = self._routes.current()
+        known: dict[str, Caller] = routes.memo.setdefault(_CALLERS, {})
+        name = digest(secret)
+        found = known.get(name)
+        if found is None:
+            key = routes.keys.get(name)
+            if key is None:
+                raise NotAllowed(
+                    "unknown key; see `burnish keys list`, or make one with `burnish keys create`",
+                    code="invalid_api_key",
+                )
+            found = known[name] = Caller.of(key)
+        return found
 
     def check_revoked(self, tenant: str, user: str | None, made_at: float) -> None:
         """Raises NotAllowed (401) if the user's tokens were revoked after `made_at`."""

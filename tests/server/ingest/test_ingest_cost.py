@@ -1,6 +1,7 @@
 """The time for a text that a client wrote grows with its length, and none of it is spent under the write lock."""
 
 import json
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from burnish.journal.bulk import as_given
 from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
 from burnish.records import Message, Provenance, TargetKind
 from burnish.segments import frames
-from burnish.server.ingest import feedback, linking, turn_kind
+from burnish.server.ingest import feedback, linking, recent_messages, turn_kind
 from burnish.server.ingest.linking import MOST_PLACES, Trace
 from burnish.server.ingest.next_state import is_of_the_web
 from burnish.server.ingest.patterns import harness_patterns
@@ -214,3 +215,21 @@ def test_of_one_voice_on_one_target_only_so_many_count(any_journal: Journal, pen
     with any_journal.read() as session:
         assert session.get_one(FeedbackRow, names[0]).comment == "changed"
         assert session.get_one(FeedbackRow, names[-1]).expired_at is not None
+
+
+def test_earlier_calls_that_are_read_again_have_a_bound(
+    journal: Journal, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record with tools looks through the caller's latest calls without them: one may ask for its title."""
+    monkeypatch.setattr(recent_messages, "MAX_LOOKED_THROUGH", 100)
+    ids = array("i", range(10))
+    for number in range(8):
+        pen.say([user(f"call {number}")], "a", interaction_id=f"c{number}", prompt_ids=ids)
+    pen.say([user("a large one")], "a", interaction_id="large", prompt_ids=array("i", range(1000)))
+    ingest(journal, pen)
+    looked: list[str] = []
+    lone = recent_messages.Recent.lone
+    monkeypatch.setattr(recent_messages.Recent, "lone", lambda *given: looked.extend(lone(*given)) or lone(*given))
+    pen.say([user("do it")], "a", tools=[TOOL])
+    ingest(journal, pen)  # a new ingester reads them from the journal
+    assert looked == ["c7", "c6"]
