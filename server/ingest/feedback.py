@@ -9,8 +9,7 @@ proved user's feedback is about that user's own replies only.
 
 import time
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import func, select, text, update
@@ -30,14 +29,27 @@ from burnish.server.ingest.turn_kind import Kind
 from burnish.server.ingest.working_set import WorkingSet
 
 MOST_OF_A_VOICE = 64
-Told = tuple[TargetKind, str]
-"""What feedback is about, and the reply that it was attached to."""
 
 
-def take(session: Session, said: Feedback, told: set[Told]) -> None:
+@dataclass(slots=True)
+class Told:
+    """Turns whose feedback has changed: those whose judge jobs may change, and those whose rewards may."""
+
+    consulted: set[str] = field(default_factory=set)
+    settled: set[str] = field(default_factory=set)
+
+    def note(self, session: Session, about: TargetKind, interaction_id: str) -> None:
+        """Feedback on this reply has changed. `about` says which turns it counts for."""
+        if about is not TargetKind.SESSION:
+            self.consulted.add(interaction_id)
+        names = session.connection().execute(_COUNTS_FOR[about], {"interaction": interaction_id}).scalars()
+        self.settled.update(names)
+
+
+def take(session: Session, said: Feedback, told: Told) -> None:
     """Store feedback or delete an earlier one. Feedback on a reply that has not been read yet waits for it.
 
-    The turns whose feedback changes are added to `told`.
+    The turns whose feedback changes are noted in `told`.
     """
     stored = session.get(FeedbackRow, said.feedback_id, populate_existing=True)
     if stored is None:
@@ -67,22 +79,21 @@ def take(session: Session, said: Feedback, told: set[Told]) -> None:
     if said.is_deleted and said.deleted_by is not None:
         _note_deletion(session, row, said.deleted_by)
     after = (TargetKind(row.about), row.interaction_id)
-    told.update((about, name) for about, name in {before or after, after} if name is not None)
+    for kind, met in {before or after, after}:
+        if met is not None:
+            told.note(session, kind, met)
 
 
-def tell(session: Session, told: Collection[Told]) -> None:
+def tell(session: Session, told: Told) -> None:
     """Update the turns that the feedback counts for: their judge jobs, and their rewards."""
-    for name in sorted({name for about, name in told if about is not TargetKind.SESSION}):
+    for name in sorted(told.consulted):
         _consult(session, name)
-    counted: set[str] = set()
-    for about, name in told:
-        counted.update(session.connection().execute(_COUNTS_FOR[about], {"interaction": name}).scalars())
-    if counted:
-        settle(session, *sorted(counted))
+    if told.settled:
+        settle(session, *sorted(told.settled))
 
 
-def attach_waiting(session: Session, turn: LinkedTurn, quoted_session: str | None, told: set[Told]) -> None:
-    """Attach the waiting feedback to a reply that was just stored. What changes is added to `told`."""
+def attach_waiting(session: Session, turn: LinkedTurn, quoted_session: str | None, told: Told) -> None:
+    """Attach the waiting feedback to a reply that was just stored. What changes is noted in `told`."""
     names = {
         "response": turn.interaction_id,
         "turn": turn.request_id,
@@ -101,7 +112,7 @@ def attach_waiting(session: Session, turn: LinkedTurn, quoted_session: str | Non
             session.connection().execute(
                 update(FeedbackRow).where(col(FeedbackRow.feedback_id) == feedback_id).values(**met)
             )
-            told.add((TargetKind(about), turn.interaction_id))
+            told.note(session, TargetKind(about), turn.interaction_id)
 
 
 def said_in(rows: WorkingSet, given: Prepared) -> Feedback:

@@ -43,12 +43,12 @@ class Filing:
         self._coming: deque[Prepared] = deque()
         self._n_ahead = 1
         self._n_loaded = 0
-        self._told: set[feedback.Told] = set()
+        self._told = feedback.Told()
 
     def begin(self, turns: Iterable[Prepared]) -> None:
         """`turns` will be filed in this transaction, in this order."""
         self._rows = None
-        self._told = set()
+        self._told = feedback.Told()
         self._coming = deque(turns)
         self._n_ahead = max(1, len(self._coming))
         self._n_loaded = 0

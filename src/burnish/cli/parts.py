@@ -51,7 +51,7 @@ def _command(part: str) -> Callable[[Path | None, list[str] | None, Path | None,
         file: ConfigFile = None,
         overrides: Overrides = None,
         state: StateDir = None,
-        spare: Annotated[bool, typer.Option(SPARE, hidden=True)] = False,
+        spare: Annotated[bool, typer.Option(SPARE, hidden=True, help="Load, then wait for a line of input.")] = False,
     ) -> None:
         settings = load_settings(file, overrides, state)
         logs.configure(settings.log_format, part)

@@ -53,7 +53,7 @@ async def test_old_versions_go_and_their_records_stay(world: World) -> None:
     told = file_retention(world).remove("agent", actor="ana")
     assert told.is_done and sorted(told.plan.remove) == removed(world) == [1, 2, 3]
     assert kept(world) == [4, 5, 6]
-    assert names(world) == ["v000004", "v000005", "v000006"]
+    assert names(world) == [".past", "v000004", "v000005", "v000006"]
     with world.journal.read() as session:
         assert versions.next_number(session, "agent") == 7
         assert session.get_one(InteractionRow, "row-1").spent_step is not None
@@ -147,7 +147,7 @@ async def test_a_crash_at_any_point_is_mended_at_the_next_look(world: World, mon
     assert [name for name in names(world) if ".gone-" in name] == [f".v000001.gone-{os.getpid()}"]
     file_retention(world).remove_all()
     assert removed(world) == [1, 2, 3]
-    assert names(world) == ["v000004", "v000005", "v000006"]
+    assert names(world) == [".past", "v000004", "v000005", "v000006"]
 
 
 async def test_a_journal_that_is_not_the_stores_own_removes_nothing(world: World, tmp_path: Path) -> None:
