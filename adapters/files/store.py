@@ -217,9 +217,8 @@ class AdapterStore:
         quarantine.
         """
         homes = [path for path in self.root.iterdir() if _AGENT.fullmatch(path.name)] if self.root.is_dir() else []
-        found = [
-            path for home in sorted(homes) for path in sorted([*home.glob("*v[0-9]*"), *home.glob(f"{PAST}/v[0-9]*")])
-        ]
+        places = [place for home in sorted(homes) for place in (home, home / PAST)]
+        found = [path for place in places for path in sorted(place.glob("*v[0-9]*"))]
         return [path for path in found if not path.name.startswith(".") and (path / MANIFEST).exists()]
 
     def remove(self, agent: str, version: int) -> bool:

@@ -70,11 +70,11 @@ def create(
 
 def _check_name(name: str, tenant: str) -> None:
     """Raises RequestError if an agent of `tenant` cannot be made under this name. It does not look what exists."""
-    own = name if tenant == HOME else name.removeprefix(f"{tenant}~")
+    parts = [name] if tenant == HOME else [tenant, name.removeprefix(f"{tenant}~")]
     rules = "letters, digits and '_.-', 128 at most, the first a letter or a digit"
-    if len(name) > MAX_NAME or not all(_NAME.fullmatch(part) for part in ([own] if tenant == HOME else [tenant, own])):
+    if len(name) > MAX_NAME or not all(map(_NAME.fullmatch, parts)):
         raise _invalid(f"agent {name!r}: expected {rules}")
-    if tenant != HOME and own == name:
+    if tenant != HOME and parts[1] == name:
         raise _invalid(f"agent {name!r}: names of tenant {tenant!r} begin with {tenant + '~'!r}; try '{tenant}~{name}'")
 
 

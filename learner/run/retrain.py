@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlmodel import Session, col
 
 from burnish.adapters.files.binding import bind
@@ -202,7 +202,7 @@ def _unsaid(session: Session, agent: str, step: Past) -> set[str]:
     """The rows of a step whose reward or hint rests on words that were erased."""
     number = reproduce.step_of(session, agent, step.version)
     names = set(step.facts.get("rows", ()))
-    rows = [row for row in session.scalars(select(SampleRow).where(col(SampleRow.step_id) == number))]
+    rows = session.scalars(select(SampleRow).where(col(SampleRow.step_id) == number))
     records = {row.interaction_id: set(row.record_ids) for row in rows if row.interaction_id in names}
     there = _there(session, NextStateRow.interaction_id, records)
     said = set().union(*records.values()) - {NEXT_STATE}
@@ -214,20 +214,15 @@ def _unsaid(session: Session, agent: str, step: Past) -> set[str]:
     }
 
 
-def _there(session: Session, column: Any, names: Iterable[str]) -> set[str]:
-    """Those of `names` that the column has."""
-    listed, found = sorted(names), set[str]()
-    for begin in range(0, len(listed), 500):
-        found |= set(session.scalars(select(col(column)).where(col(column).in_(listed[begin : begin + 500]))))
-    return found
-
-
 def _gone(session: Session, names: set[str]) -> set[str]:
     """Those of the turns that were erased, or whose users opted out."""
-    listed = sorted(names)
-    there: set[str] = set()
+    return names - _there(session, InteractionRow.interaction_id, names, col(InteractionRow.may_train).is_(True))
+
+
+def _there(session: Session, column: Any, names: Iterable[str], *where: ColumnElement[bool]) -> set[str]:
+    """Those of `names` that the column has, in rows for which `where` holds."""
+    listed, found = sorted(names), set[str]()
     for begin in range(0, len(listed), 500):
-        some = col(InteractionRow.interaction_id).in_(listed[begin : begin + 500])
-        wanted = select(col(InteractionRow.interaction_id)).where(some, col(InteractionRow.may_train).is_(True))
-        there |= set(session.scalars(wanted))
-    return names - there
+        some = col(column).in_(listed[begin : begin + 500])
+        found |= set(session.scalars(select(col(column)).where(some, *where)))
+    return found

@@ -55,16 +55,13 @@ def _command(part: str) -> Callable[[Path | None, list[str] | None, Path | None,
     ) -> None:
         settings = load_settings(file, overrides, state)
         logs.configure(settings.log_format, part)
-        _LOADS.get(part, _nothing)()
-        if spare and not sys.stdin.readline():
-            return  # the supervisor has ended
+        if spare:
+            _LOADS[part]()
+            if not sys.stdin.readline():
+                return  # the supervisor has ended
         _RUNNERS[part](settings)
 
     return run
-
-
-def _nothing() -> None:
-    """Load nothing in advance."""
 
 
 def _load_gateway() -> None:
@@ -155,7 +152,7 @@ def _ui(settings: config.Settings) -> None:
 
 
 _LOADS = {"gateway": _load_gateway}
-"""What a spare loads before its turn comes."""
+"""What the spares of parts load before their turn comes."""
 _RUNNERS: dict[str, Callable[[config.Settings], None]] = {
     "engine": _engine,
     "gateway": _gateway,
