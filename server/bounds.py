@@ -76,7 +76,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_idle:
             self._n_framing = 0
         self._n_chunk, n_before = len(data), self._n_body
-        super().data_received(data)
+        HttpToolsProtocol.data_received(self, data)
         self._n_framing += self._n_chunk - (self._n_body - n_before)
         if self._n_framing > MAX_HEAD:
             most = min(MAX_FRAMING, MAX_HEAD + self._n_body - self._n_body_before)

@@ -99,7 +99,7 @@ class App:
         started, status_sent = time.perf_counter(), CLIENT_LEFT
         has_begun = has_ended = False
 
-        async def reply(message: Message) -> None:
+        def reply(message: Message) -> Awaitable[None]:
             nonlocal has_begun, has_ended, status_sent
             if message["type"] == "http.response.start":
                 has_begun = True
@@ -107,7 +107,7 @@ class App:
                 message["headers"] = [*message.get("headers", ()), *extra]
             else:
                 has_ended = not message.get("more_body", False)
-            await send(message)
+            return send(message)
 
         try:
             is_health = scope["path"] in _HEALTH  # an orchestrator asks by address, under any name
@@ -145,10 +145,9 @@ class App:
             if route is not None:
                 if not route.terms.is_counted:
                     return await route.answer(state, NOBODY, scope, receive, send, request_id)
-                caller, admission = admit(route.terms, state, scope)
+                caller, admission = admit(route.terms, state, scope, receive)
                 with admission:
-                    counted = partial(admission.receive, receive)
-                    return await route.answer(state, caller, scope, counted, send, request_id)
+                    return await route.answer(state, caller, scope, admission.receive, send, request_id)
             behind = _BEHIND.get(path, ()) if self._fallback is not None else ()
             if scope["method"] in behind:
                 return await self._pass_on(state, scope, receive, send, request_id)
@@ -164,11 +163,10 @@ class App:
         if self._fallback is None or terms is None or not _is_decided(self._fallback, scope):
             raise _nothing_at(scope["path"])
         scope.setdefault("state", {}).update(request_id=request_id, recorder=state.recorder)
-        _, admission = admit(terms, state, scope)
+        _, admission = admit(terms, state, scope, receive)
         with admission:
             if terms is not _ARCHIVE:  # FastAPI reads a body before it asks who sent it, and without a limit
-                counted = partial(admission.receive, receive)
-                body = await read_body(counted, terms.max_body) if terms.max_body else b""
+                body = await read_body(admission.receive, terms.max_body) if terms.max_body else b""
                 receive = replayed(body, receive)
             await self._fallback(scope, receive, pages.guarded(send) if terms is _PAGE else send)
 

@@ -35,21 +35,21 @@ async def answer(state: State, caller: Caller, scope: Scope, receive: Receive, s
     target = resolve(fields.model, caller, routes, state.settings.gateway.model_map)
     kept, left_out = passed_fields.for_engine(PATH, raw)
     asked = msgspec.json.encode({**kept, "model": target.engine_model, "cache_salt": cache_salt(caller.tenant)})
-    with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
-        async with state.disconnects.watch(receive) as client:
-            response = await state.engines.ask(routes, PATH, asked, request_id)
-            try:
-                tree = _decoder.decode(await response.read())
-            except msgspec.DecodeError as error:
-                raise EngineError("the engine's answer is not JSON; is it a vLLM server?") from error
-            except OSError as error:
-                raise EngineUnavailable("the engine went away while it was answering; please try again") from error
-            finally:
-                response.close()
-            client.settle()
-            tree["model"] = msgspec.Raw(msgspec.json.encode(fields.model))
-            headers = [(b"x-burnish-ignored", ", ".join(left_out).encode())] if left_out else []
-            await send_bytes(send, 200, msgspec.json.encode(tree), headers)
+    # the engine knows a version only while it is loaded
+    with state.heartbeat.hold(target.name), state.disconnects.watch(receive) as client:
+        response = await state.engines.ask(routes, PATH, asked, request_id)
+        try:
+            tree = _decoder.decode(await response.read())
+        except msgspec.DecodeError as error:
+            raise EngineError("the engine's answer is not JSON; is it a vLLM server?") from error
+        except OSError as error:
+            raise EngineUnavailable("the engine went away while it was answering; please try again") from error
+        finally:
+            response.close()
+        client.settle()
+        tree["model"] = msgspec.Raw(msgspec.json.encode(fields.model))
+        headers = [(b"x-burnish-ignored", ", ".join(left_out).encode())] if left_out else []
+        await send_bytes(send, 200, msgspec.json.encode(tree), headers)
 
 
 def parse(body: bytes) -> tuple[Fields, JsonObject]:

@@ -84,21 +84,20 @@ class Exchange:
         target = self._pin(routes)
         if (said := self._command(target)) is not None:
             return await self._answer_command(*said, target, send)
-        with state.heartbeat.hold(target.name):  # no await between reading the table and counting the request
-            async with state.disconnects.watch(receive) as client:
-                try:
-                    await self._answer(routes, target, send, client)
-                except RequestError as error:  # nothing has been sent; the tools that we made strict may be at fault
-                    if self._call.strict_tools is None:
-                        raise
-                    log.info("asking again without strict tools", request_id=self._request_id, reason=error.code)
-                    self._call.strict_tools = None
-                    await self._answer(routes, target, send, client)
+        # no await between reading the table and counting the request
+        with state.heartbeat.hold(target.name), state.disconnects.watch(receive) as client:
+            try:
+                await self._answer(routes, target, send, client)
+            except RequestError as error:  # nothing has been sent; the tools that we made strict may be at fault
+                if self._call.strict_tools is None:
+                    raise
+                log.info("asking again without strict tools", request_id=self._request_id, reason=error.code)
+                self._call.strict_tools = None
+                await self._answer(routes, target, send, client)
 
     async def _answer(self, routes: Routes, target: Target, send: Send, client: ClientWatch) -> None:
         """Ask, record, reply."""
-        response, target = await self._ask(routes, target)
-        turn = self._record(target)
+        response, turn = await self._ask(routes, target)
         try:
             await (self._stream if self._call.is_stream else self._whole)(turn, response, send, client)
         finally:
@@ -157,22 +156,26 @@ class Exchange:
         target = to_personal_agent(target, routes, settings.personal, caller.tenant, call.user)
         return to_canary(target, routes, caller.key_id, self._labels.session_id, call.messages)
 
-    async def _ask(self, routes: Routes, target: Target) -> tuple[Response, Target]:
-        """The answer, unread, and who gives it: the engine, or the remote model if the settings allow it."""
+    async def _ask(self, routes: Routes, target: Target) -> tuple[Response, Turn]:
+        """The answer, unread, and its recording: the engine's, or the remote model's if the settings allow it."""
         call, state = self._call, self._state
+        begun: list[Turn] = []
         may_be_remote = bool(routes.remote_url) and call.path == CHAT and not target.is_base
         if not (may_be_remote and state.settings.remote.use == "always"):
             body = call.for_engine(target.engine_model, self._caller.tenant)
             try:
-                return await state.engines.ask(routes, call.path, body, self._request_id), target
+                response = await state.engines.ask(
+                    routes, call.path, body, self._request_id, lambda: begun.append(self._record(target))
+                )
+                return response, begun[-1]
             except EngineUnavailable as error:
                 if not may_be_remote:
                     raise
                 log.warning("asking the remote model instead", request_id=self._request_id, reason=str(error))
-        target = remote(target, state.settings.remote.model)
+        afar = remote(target, state.settings.remote.model)
         call.strict_tools = None  # only our engine gets them, so asking again would change nothing
-        body = call.for_remote(target.engine_model)
-        return await state.engines.ask_remote(routes, call.path, body, self._request_id), target
+        body = call.for_remote(afar.engine_model)
+        return await state.engines.ask_remote(routes, call.path, body, self._request_id), self._record(afar)
 
     def _record(self, target: Target) -> Turn:
         """The recording of the reply that `target` gives."""

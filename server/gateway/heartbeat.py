@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ class Heartbeat:
         run_dir.mkdir(parents=True, exist_ok=True)
         self._lock = hold(lock_of(self._path))
         self._routes = routes
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
@@ -47,7 +46,7 @@ class Heartbeat:
 
     def enter(self, name: str) -> None:
         """Count one request more."""
-        self._counts[name] += 1
+        self._counts[name] = self._counts.get(name, 0) + 1
         self._is_idle.clear()
 
     def leave(self, name: str) -> None:

@@ -6,7 +6,7 @@ Nothing of a body is read before all four are settled. Each route names its term
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.types import Scope
+from starlette.types import Receive, Scope
 
 from burnish.server.gateway.access.keyring import NOBODY, Caller
 from burnish.server.gateway.access.limits import Admission
@@ -33,7 +33,7 @@ class Terms:
     who: Who | None = None
 
 
-def admit(terms: Terms, state: State, scope: Scope) -> tuple[Caller, Admission]:
+def admit(terms: Terms, state: State, scope: Scope, receive: Receive) -> tuple[Caller, Admission]:
     """The caller, and what to enter for the length of the request. Raises NotAllowed or RequestError (413)."""
     if terms.who is not None:
         caller = terms.who(state, scope)
@@ -42,4 +42,4 @@ def admit(terms: Terms, state: State, scope: Scope) -> tuple[Caller, Admission]:
         caller = state.keyring.require(scope, *scopes) if scopes else NOBODY
     if terms.max_body:
         check_declared(scope, terms.max_body)
-    return caller, state.limits.admit(caller, is_reserved=terms.is_reserved)
+    return caller, state.limits.admit(caller, receive, is_reserved=terms.is_reserved)

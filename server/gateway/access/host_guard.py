@@ -51,14 +51,15 @@ def hostname(authority: str) -> str | None:
 
 def check(scope: Scope, settings: Gateway) -> str | None:
     """The listed foreign origin of this request, or None. Raises NotAllowed for a foreign origin that is not listed."""
-    authority = header(scope, b"host") or ""
+    headers = headers_of(scope)
+    authority = headers.get(b"host", "")
     host = hostname(authority) if len(authority) <= MAX_HOST else None  # what is cached is the client's text
     if host is None or not (is_loopback(host) or host in _names(settings.host, settings.allowed_hosts)):
         raise NotAllowed(
             f"Host header: got {authority[:MAX_HOST]!r}, expected this machine or a name in gateway.allowed_hosts",
             code="foreign_host",
         )
-    origin = header(scope, b"origin")
+    origin = headers.get(b"origin")
     if origin is None:
         return None
     if origin in settings.allowed_origins:

@@ -66,9 +66,12 @@ class Caller:
     is_token: bool = False
     shares: tuple[Share, ...] = field(init=False, compare=False, default=())
     """The allowances that a request uses up: the user's under any key, and the key's if it has others."""
+    holder: str = field(init=False, compare=False, default="")
+    """Whose bodies are counted together."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", self._made_shares())
+        object.__setattr__(self, "holder", self.key_id if self.user is None else f"{self.key_id} {self.user}")
 
     def covers(self, scope: Scope) -> bool:
         return covers(self.scopes, scope)
@@ -99,11 +102,6 @@ class Caller:
         whose = f"user {user} with key {self.key_id}"
         rate, n_slots = -(-self.requests_per_minute // part), -(-self.max_concurrent // part)
         return Share(f"user-{_digest(self.tenant, user)}", whose, rate, n_slots)
-
-    @property
-    def holder(self) -> str:
-        """Whose bodies are counted together."""
-        return self.key_id if self.user is None else f"{self.key_id} {self.user}"
 
     @property
     def feedback_prefix(self) -> str:

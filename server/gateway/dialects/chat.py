@@ -61,7 +61,8 @@ def parse(body: bytes) -> Call:
     if fields.top_logprobs and not fields.logprobs:
         raise RequestError("top_logprobs: needs `logprobs: true`", param="top_logprobs", code="invalid_value")
     tools = common.check("tools", raw["tools"], _tools_decoder) if "tools" in raw else None
-    _check_strict(tools or ())
+    if tools:
+        _check_strict(tools)
     return Call(
         model=fields.model,
         is_stream=bool(fields.stream),

@@ -108,7 +108,8 @@ def parse(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonObje
     fields, raw = decoded(body, kind, big)
     refuse_unsupported(fields)
     for name in ("response_format", "structured_outputs"):
-        check_schema(name, raw.get(name, NULL))
+        if name in raw:
+            check_schema(name, raw[name])
     return fields, raw
 
 

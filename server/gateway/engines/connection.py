@@ -6,7 +6,7 @@ never uses: redirects, cookies, compression, proxies, trailers. If nobody reads 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import httptools
@@ -38,8 +38,8 @@ class Connection(asyncio.Protocol):
         self.status = 0
         self.idle_since = 0.0
 
-    async def ask(self, head: bytes, body: bytes) -> None:
-        """Send one request and wait for the status of its answer."""
+    async def ask(self, head: bytes, body: bytes, meanwhile: Callable[[], None] | None = None) -> None:
+        """Send one request and wait for the status of its answer. `meanwhile` is called once the request is sent."""
         self._parts, self._size, self.status = [], 0, 0
         self._is_complete = self._has_status = self._has_length = False
         self._heard_at = self._loop.time()
@@ -49,6 +49,8 @@ class Connection(asyncio.Protocol):
             self._transport.writelines((head, body))
         else:
             self._transport.write(head + body)
+        if meanwhile is not None:
+            meanwhile()
         while not self._has_status:
             await self._wait()
 
@@ -86,9 +88,6 @@ class Connection(asyncio.Protocol):
     def rest(self) -> None:
         """Wait in the pool. The read time-out does not apply here."""
         self.idle_since = self._loop.time()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _take(self) -> list[bytes]:
         parts, self._parts, self._size = self._parts, [], 0
@@ -113,6 +112,9 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _check_silence(self) -> None:
+        if self._is_complete:  # the next request sets the timer again: one for each would cost more than this look
+            self._timer = None
+            return
         left = self._heard_at + self._read_timeout - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._check_silence)

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -26,8 +27,10 @@ class Pool:
         path: str,
         headers: bytes,
         body: bytes | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> "Response":
-        """Ask `url` for `path`: POST with a body, GET without. `headers` are complete lines.
+        """Ask `url` for `path`: POST with a body, GET without. `headers` are complete lines. `meanwhile` is called once
+        the request is sent.
 
         Raises ConnectionRefusedError (or another OSError) if no connection can be made, TimeoutError if that takes too
         long, ConnectionBroken if it ends before the answer's head.
@@ -44,7 +47,7 @@ class Pool:
             headers,
         )
         try:
-            await connection.ask(head, body)
+            await connection.ask(head, body, meanwhile)
         except BaseException:
             connection.close()
             raise

@@ -6,7 +6,7 @@ may have reached an engine is never sent to another, because what ended one coul
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -32,14 +32,16 @@ class Engines:
         self._turn = itertools.count()
         self._pool = Pool(connect_timeout=connect_timeout, read_timeout=READ_TIMEOUT, keep_alive=KEEP_ALIVE)
 
-    async def ask(self, routes: Routes, path: str, body: bytes, request_id: str) -> Response:
+    async def ask(
+        self, routes: Routes, path: str, body: bytes, request_id: str, meanwhile: Callable[[], None] | None = None
+    ) -> Response:
         """The engine's answer with status 200, unread. `request_id` becomes the response id after `chatcmpl-` or
-        `cmpl-`.
+        `cmpl-`. `meanwhile` is called while the engine works, once for each engine that is asked.
         """
         reason = "no engine is in the serving table yet"
         for url in self._in_turn(routes):
             try:
-                response = await self._pool.request(url, path, _headers(routes, request_id), body)
+                response = await self._pool.request(url, path, _headers(routes, request_id), body, meanwhile)
             except ConnectionRefusedError as error:
                 reason = "no engine can be reached"
                 log.warning("engine cannot be reached", url=url, error=str(error))

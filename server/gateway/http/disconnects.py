@@ -24,7 +24,7 @@ class DisconnectWatcher:
         self._is_ticking = False
 
     def watch(self, receive: Receive) -> "ClientWatch":
-        """Watch for the length of an `async with` block."""
+        """Watch for the length of a `with` block."""
         return ClientWatch(self, receive)
 
     def add(self, watch: "ClientWatch") -> None:
@@ -69,14 +69,14 @@ class ClientWatch:
         if self._watcher is None:
             self._watcher = asyncio.create_task(self._watch())
 
-    async def __aenter__(self) -> "ClientWatch":
+    def __enter__(self) -> "ClientWatch":
         task = asyncio.current_task(self._all.loop)  # finding the loop again costs a system call
         assert task is not None, "an ASGI application runs inside a task"
         self._task = task
         self._all.add(self)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._all.remove(self)

@@ -53,8 +53,17 @@ class Cycle(RequestResponseCycle):
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         try:
-            await super().run_asgi(app)
+            await app(self.scope, self.receive, self.send)
+            if not (self.response_complete or self.disconnected):
+                raise RuntimeError("the application has returned before its answer was whole")
+        except BaseException as error:
+            self.logger.error("Exception in ASGI application", exc_info=error)
+            if self.response_started:
+                self.transport.close()
+            else:
+                await self.send_500_response()
         finally:
+            self.on_response = _nothing
             if self.task is not None:
                 self._tasks.discard(self.task)
 
@@ -69,7 +78,8 @@ class Cycle(RequestResponseCycle):
     async def receive(self) -> ASGIReceiveEvent:
         if not self.disconnected and not self.response_complete:
             self.flow.resume_reading()
-            await self.message_event.wait()
+            if not self.message_event.is_set():
+                await self.message_event.wait()
             self.message_event.clear()
         if self.disconnected or self.response_complete:
             return {"type": "http.disconnect"}
@@ -181,6 +191,10 @@ class Protocol(BoundedProtocol):
             return
         cycle.task = self.loop.create_task(cycle.run_asgi(app))
         self.tasks.add(cycle.task)
+
+
+def _nothing() -> None:
+    pass
 
 
 @lru_cache(maxsize=256)

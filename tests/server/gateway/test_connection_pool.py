@@ -128,6 +128,28 @@ async def test_silence_ends() -> None:
             await ask(pool, url)
 
 
+async def test_time_in_the_pool_is_no_silence_and_a_later_silence_ends() -> None:
+    async def first_only(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, body = await request_of(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        await reader.read()
+
+    async with serving(first_only, read_timeout=0.2) as (pool, url, ports):
+        assert await ask(pool, url, b"on") == b"on"
+        await asyncio.sleep(0.5)
+        with pytest.raises(ConnectionBroken, match="no byte"):
+            await ask(pool, url)
+        assert len(ports) == 1
+
+
+async def test_what_is_to_be_done_meanwhile_is_done_before_the_answer() -> None:
+    async with serving(echo) as (pool, url, _):
+        done: list[str] = []
+        response = await pool.request(url, "/x", b"", b"on", lambda: done.append("meanwhile"))
+        assert done == ["meanwhile"]
+        assert await response.read() == b"on"
+
+
 async def test_nobody_there_is_said_so_before_anything_was_sent() -> None:
     pool = Pool(connect_timeout=0.2, read_timeout=1, keep_alive=1)
     for url in ("http://127.0.0.1:1", "http://no.such.host.invalid:80"):

@@ -50,7 +50,11 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         return await flood(send)
     elif want == b"crash":
         raise ValueError("before the head")
+    elif want == b"silent":
+        return
     await send({"type": "http.response.start", "status": 200, "headers": headers})
+    if want == b"unfinished":
+        return
     if want == b"crash-late":
         raise ValueError("behind the head")
     if want == b"stream":
@@ -156,6 +160,7 @@ SCRIPTS: dict[str, list[bytes]] = {
     "after the end": [post(SHORT) + b"garbage"],
     "closed by the answer": [post(SHORT, extra=b"x-want: close\r\n")],
     "crash": [post(SHORT, extra=CLOSE + b"x-want: crash\r\n")],
+    "no answer": [post(SHORT, extra=CLOSE + b"x-want: silent\r\n")],
     "injection": [post(SHORT, extra=CLOSE + b"x-want: injection\r\n")],
     "bad name": [post(SHORT, extra=CLOSE + b"x-want: bad-name\r\n")],
 }
@@ -172,7 +177,7 @@ def test_both_ways_answer_alike(address: tuple[str, int], name: str) -> None:
         assert (b"x-short: 1" in ours) == (name not in NOT_SHORT)
 
 
-@pytest.mark.parametrize("want", ["crash-late", "too-long", "too-short"])
+@pytest.mark.parametrize("want", ["crash-late", "unfinished", "too-long", "too-short"])
 def test_half_an_answer_is_never_taken_for_a_whole_one(address: tuple[str, int], want: str) -> None:
     found = told(address, post(b"/short", extra=b"x-want: %b\r\n" % want.encode()))
     head, _, body = found.partition(b"\r\n\r\n")

@@ -30,16 +30,16 @@ async def answer(state: State, caller: Caller, scope: Scope, receive: Receive, s
     routes = state.routes.current()
     target = resolve(translation.fields.model, caller, routes, state.settings.gateway.model_map)
     asked = {"model": target.engine_model, "add_generation_prompt": True, **translation.counted()}
-    with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
-        async with state.disconnects.watch(receive) as client:
-            response = await state.engines.ask(routes, TOKENIZE, msgspec.json.encode(asked), request_id)
-            try:
-                counted = _decoder.decode(await response.read())
-            except msgspec.DecodeError as error:
-                raise EngineError("the engine's answer is not a token count; is it a vLLM server?") from error
-            except OSError as error:
-                raise EngineUnavailable("the engine went away while it was counting; please try again") from error
-            finally:
-                response.close()
-            client.settle()
-            await send_json(send, 200, {"input_tokens": counted.count})
+    # the engine knows a version only while it is loaded
+    with state.heartbeat.hold(target.name), state.disconnects.watch(receive) as client:
+        response = await state.engines.ask(routes, TOKENIZE, msgspec.json.encode(asked), request_id)
+        try:
+            counted = _decoder.decode(await response.read())
+        except msgspec.DecodeError as error:
+            raise EngineError("the engine's answer is not a token count; is it a vLLM server?") from error
+        except OSError as error:
+            raise EngineUnavailable("the engine went away while it was counting; please try again") from error
+        finally:
+            response.close()
+        client.settle()
+        await send_json(send, 200, {"input_tokens": counted.count})

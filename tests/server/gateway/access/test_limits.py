@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -115,6 +116,28 @@ print(n)
     admitted = [int(process.communicate(timeout=60)[0]) for process in running]
     assert 40 <= sum(admitted) <= 45  # about a second's worth is earned meanwhile
     assert len([n for n in admitted if n < 40]) >= 2
+
+
+def test_a_fast_key_seldom_touches_its_file_and_gets_no_more_than_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.time, "time", lambda: 1000.0)
+    looks: list[int] = []
+    pread = os.pread
+    monkeypatch.setattr(module.os, "pread", lambda *args: looks.append(1) or pread(*args))
+    who = caller(requests_per_minute=6000)
+    processes = [Limits(tmp_path, 0), Limits(tmp_path, 0)]
+    n = 0
+    for at in range(6100):
+        try:
+            with processes[at % 2].admit(who):
+                n += 1
+        except RateLimited:
+            pass
+    assert n == 6000
+    assert len(looks) < 6000 / 10 + 200
+    for limits in processes:
+        limits.close()
 
 
 def test_what_a_killed_process_held_is_free_again(tmp_path: Path) -> None:
@@ -260,23 +283,25 @@ def test_bodies_of_one_caller_and_of_all_have_bounds_together(tmp_path: Path, mo
     monkeypatch.setattr(module, "MAX_HELD_EACH", 60)
     limits = Limits(tmp_path, 0)
     ann, bob = caller(), replace(caller(), key_id="sk-burnish-other")
-    first, second = limits.admit(ann), limits.admit(bob)
+    first, second = limits.admit(ann, parts(50, 20)), limits.admit(bob, parts(40))
     with first, limits.admit(ann), second:
-        read(first, 50)
+        asyncio.run(first.receive())
         with pytest.raises(RateLimited, match="more than 60 bytes together"):
-            read(first, 20)
+            asyncio.run(first.receive())
         with pytest.raises(Overloaded, match="more than 100 bytes together"):
-            read(second, 40)
-        read(limits.admit(bob, is_reserved=True), 40)
-    with (again := limits.admit(bob)):
-        read(again, 60)
+            asyncio.run(second.receive())
+        asyncio.run(limits.admit(bob, parts(40), is_reserved=True).receive())
+    with (again := limits.admit(bob, parts(60))):
+        asyncio.run(again.receive())
 
 
-def read(admission: module.Admission, n_bytes: int) -> None:
+def parts(*sizes: int) -> Callable[[], Awaitable[Any]]:
+    left = iter(sizes)
+
     async def receive() -> Any:
-        return {"type": "http.request", "body": b"x" * n_bytes}
+        return {"type": "http.request", "body": b"x" * next(left)}
 
-    asyncio.run(admission.receive(receive))
+    return receive
 
 
 @pytest.mark.parametrize(("path", "full"), [(CHAT, 503), ("/v1/messages", 529), ("/v1/feedback", 503)])
