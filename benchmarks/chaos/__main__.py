@@ -1,7 +1,8 @@
 """`python -m benchmarks.chaos [--only PART] [--seed N] [--faults N] [--json FILE]`: faults over a whole server.
 
 `faults`: random kill -9 and SIGSTOP of every part of a real `burnish up`, with a stub in the engine's place, and a
-ledger from outside. `restore`: a backup under load, restored elsewhere, with the sandbox's model on a real engine.
+ledger from outside. `power`: power failures at any moment of a gateway and an ingester that flush what they record
+(needs strace). `restore`: a backup under load, restored elsewhere, with the sandbox's model on a real engine.
 """
 
 import argparse
@@ -11,9 +12,9 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Figures
-from benchmarks.chaos import faults, restore
+from benchmarks.chaos import faults, power, restore
 
-PARTS = ("faults", "restore")
+PARTS = ("faults", "power", "restore")
 
 
 def _none(key: str) -> Callable[[Figures], bool]:
@@ -36,6 +37,9 @@ BARS: tuple[Bar, ...] = (
     ("judge's recovery, p95, s", "recover_judge", "≤ 10", _at_most("recover_judge", 10)),
     ("learner's recovery, p95, s", "recover_learner", "≤ 10", _at_most("recover_learner", 10)),
     ("engine's recovery beyond its boot, p95, s", "recover_engine", "≤ 5", _at_most("recover_engine", 5)),
+    ("power failures", "power_failures", "≥ 1,000", lambda f: f["power_failures"] >= 1000),
+    ("replies that a client saw and that they took", "power_lost", "0", _none("power_lost")),
+    ("journals that they damaged", "power_damaged", "0", _none("power_damaged")),
     ("backup restored elsewhere is the same", "restore_equal", "1", lambda f: f["restore_equal"] == 1),
 )
 
@@ -59,6 +63,8 @@ def main() -> None:
             tell(f"seed {given.seed}, {given.faults} faults")
             asked = (given.seed, given.faults, given.clients, given.turns)
             figures |= faults.measure(folder / f"seed-{given.seed}", *asked, tell)
+        if "power" in (given.only or PARTS):
+            figures |= power.measure(temporary / "power", given.seed, tell)
         if "restore" in (given.only or PARTS):
             figures |= restore.measure(temporary / "restore", tell)
     bars.show(console, "chaos", BARS, figures)

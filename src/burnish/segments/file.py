@@ -23,7 +23,7 @@ import structlog
 from isal.isal_zlib import crc32
 
 from burnish.errors import SegmentError
-from burnish.files import hold, instance, is_held, replace_text
+from burnish.files import hold, instance, is_held, replace_text, sync
 from burnish.logs import told
 from burnish.segments.frames import COUNTS, HEADER, MAGIC, Record, decode, pieces
 from burnish.segments.prefixes import STEP, Mark, Place, Prefixes, marks_of, n_alike
@@ -52,6 +52,8 @@ class SegmentWriter:
         self._max_bytes = max_bytes
         self._fsync = fsync
         folder.mkdir(parents=True, exist_ok=True)
+        if fsync:
+            sync(folder.parent)
         _remove_reserves(folder)
         self._reserve = folder / f".reserve-{instance()}" if reserve_bytes else None
         self._reserve_handle = -1
@@ -118,6 +120,8 @@ class SegmentWriter:
         self._handle = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         with suppress(OSError):  # a file system without locks: the segment is then kept for ever
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if self._fsync:  # the file's name too must be on the disk, or a power failure takes the file with its records
+            sync(self._folder)
         self._serial += 1
         self._size = 0
         self._prefixes = Prefixes()
@@ -278,3 +282,4 @@ def copy_frame(path: Path, offset: int, target: Path) -> None:
         copy.write(HEADER.pack(MAGIC, len(payload), checksum) + payload)
         copy.flush()
         os.fsync(copy.fileno())
+    sync(target.parent)
