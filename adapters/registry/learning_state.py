@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import and_, case, func, select
 from sqlmodel import Session, col
@@ -14,6 +13,7 @@ from burnish.config import Settings
 from burnish.journal import judge_checks
 from burnish.journal.hint_quorum import UNBACKED
 from burnish.journal.tables import AgentRow, InteractionRow, LoadJob, SampleRow, StepRow, VersionRow
+from burnish.journal.turns import waiting
 from burnish.records import Fitness, StepOutcome, VersionState
 
 UNDECIDED = (VersionState.CANDIDATE, VersionState.CANARY)
@@ -92,7 +92,10 @@ def _last_refusal(session: Session, agent: str, settings: Settings) -> str | Non
 def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]:
     """What the next step waits for, and whether it should have come long ago."""
     needed = settings.recipe.min_rows
-    n_ready = _count(session, agent, col(InteractionRow.is_ready).is_(True), *_UNSPENT)
+    ready = select(func.count()).where(
+        col(InteractionRow.agent) == agent, col(InteractionRow.may_train).is_(True), *waiting()
+    )
+    n_ready = int(session.connection().execute(ready).scalar_one())
     if n_ready >= needed:
         return f"a step on {n_ready} rated replies is due", False
     latest = select(col(StepRow.started_at)).where(col(StepRow.agent) == agent)
@@ -131,16 +134,6 @@ def _since(session: Session, agent: str, since: float, most: int) -> tuple[int, 
     n_cut = func.sum(case((latest.c.skip_reason == TRUNCATED, 1), else_=0))
     found = session.connection().execute(select(func.count(), n_unrated, n_cut).select_from(latest)).one()
     return int(found[0]), int(found[1] or 0), int(found[2] or 0)
-
-
-_UNSPENT: tuple[Any, ...] = (col(InteractionRow.spent_step).is_(None), col(InteractionRow.skip_reason).is_(None))
-
-
-def _count(session: Session, agent: str, *where: Any) -> int:
-    wanted = select(func.count()).where(
-        col(InteractionRow.agent) == agent, col(InteractionRow.may_train).is_(True), *where
-    )
-    return int(session.connection().execute(wanted).scalar_one())
 
 
 def _unbacked(session: Session, agent: str) -> int:

@@ -38,6 +38,8 @@ SETTLE = 1.5
 """Seconds between two faults, at most."""
 STALL = (0.5, 4.0)
 """Seconds for which a part is stopped."""
+_LISTENS = "0A"
+"""A socket's state in /proc/net/tcp."""
 ADAPTERS = (1, 2)
 """Versions that the server has before the first fault. The later one is live."""
 
@@ -195,7 +197,11 @@ class _Parts:
     def _pid(self, part: str) -> int:
         if part == "engine":
             return self._engine.pid
-        return self._whole.pid_of(f"burnish run {part}")
+        mark = f"burnish run {part}"
+        if part == "gateway":  # its spare has the same name and listens to nobody
+            (pid,) = [pid for pid, said in self._whole.members().items() if mark in said and _listens(pid)]
+            return pid
+        return self._whole.pid_of(mark)
 
     def _works(self, part: str, but_not: int) -> bool:
         """True if the part works, in another process than `but_not`."""
@@ -206,6 +212,15 @@ class _Parts:
             beat = self._settings.run_dir / "beats" / str(pid)
             return pid != but_not and beat.exists() and time.time() - beat.stat().st_mtime < 3.0
         return False
+
+
+def _listens(pid: int) -> bool:
+    """True if the process has a socket on which it takes connections."""
+    with suppress(OSError):
+        table = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+        listening = {f"socket:[{fields[9]}]" for fields in table if fields[3] == _LISTENS}
+        return any(os.readlink(handle) in listening for handle in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 def _give_adapters(settings: Settings) -> None:

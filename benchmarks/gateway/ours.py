@@ -29,16 +29,23 @@ def settings_for(folder: Path, port: int, upstream: str) -> Settings:
 def gateway(
     folder: Path, port: int, upstream: str, module: str = "burnish"
 ) -> Iterator[tuple[servers.Server, Settings]]:
-    """A running gateway, pinned to its core. `module` is its command line."""
+    """A running gateway with a new state, pinned to its core. `module` is its command line."""
     shutil.rmtree(folder, ignore_errors=True)
     settings = settings_for(folder, port, upstream)
+    with serving(settings, module) as server:
+        yield server, settings
+
+
+@contextmanager
+def serving(settings: Settings, module: str = "burnish") -> Iterator[servers.Server]:
+    """The same with the state that is there."""
     prepare(settings).close()
     assert AGENT in serving_table.watch(settings.run_dir / "routes.json").current().agents
     command = [sys.executable, "-m", module, "run", "gateway"]
-    log = folder / "gateway.log"
+    log, port = settings.state_dir / "gateway.log", settings.gateway.port
     environment = to_environment(settings) | {"PYTHONUNBUFFERED": "1"}
     with servers.running("gateway", command, port, servers.GATEWAY_CORE, log, environment, "/healthz") as server:
-        yield server, settings
+        yield server
 
 
 def talking_key(settings: Settings) -> str:

@@ -1,24 +1,32 @@
 """`python -m benchmarks.ingest [--only PART …] [--json FILE]`: how fast records become the journal, and its size.
 
 Conversations of 8 turns begin with 4 KB of history. The ingester has one core. Beside it stand the limits of the same
-run: bare `executemany` calls with the same rows, and the gateway's own rate.
+run: bare `executemany` calls with the same rows, and the gateway's own rate. `big` does the same work on a long and on
+a short journal.
 """
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import bars
-from benchmarks.bars import Bar, Tell
-from benchmarks.ingest import gateway, idle, limits, ours, traffic
+from benchmarks.bars import Bar, Figures, Tell
+from benchmarks.ingest import big, gateway, idle, limits, ours, traffic
 from benchmarks.ingest.traffic import Shape
 from burnish.config import Journal as JournalSettings
 from burnish.config import Settings
 from tests import postgres
 
-PARTS = ("sqlite", "postgresql", "gateway", "size", "idle", "idle_postgresql")
+PARTS = ("sqlite", "postgresql", "gateway", "size", "idle", "idle_postgresql", "big")
 LARGE = Shape(asked=2048 - 800, n_tokens=200)
 """2 KB of new text a turn, 200 tokens of which are the reply's."""
+
+
+def _at_most(key: str, bar: float) -> Callable[[Figures], bool]:
+    return lambda figures: figures[key] <= bar
+
+
 BARS: tuple[Bar, ...] = (
     ("turns/s on one core, SQLite", "ingest_turns_per_s", "≥ 3,000", lambda f: f["ingest_turns_per_s"] >= 3000),
     (
@@ -31,6 +39,17 @@ BARS: tuple[Bar, ...] = (
     ("bytes on disk, share of the raw records'", "bytes_of_raw", "≤ 0.6", lambda f: f["bytes_of_raw"] <= 0.6),
     ("all parts while idle, share of a core", "idle_share", "≤ 0.02", lambda f: f["idle_share"] <= 0.02),
     ("the same on PostgreSQL", "idle_share_pg", "≤ 0.02", lambda f: f["idle_share_pg"] <= 0.02),
+    *(
+        (f"{what}, long journal ÷ short", f"big_{name}", "≤ 1.2", _at_most(f"big_{name}", 1.2))
+        for name, what in (
+            ("capture", "p99 of capture"),
+            ("linking", "linking"),
+            ("lease", "a lease"),
+            ("ready", "the learner's ready turns"),
+            ("admin", "p95 of admin requests"),
+        )
+    ),
+    ("p95 of admin requests on the long journal, ms", "big_admin_p95_ms", "≤ 50", _at_most("big_admin_p95_ms", 50)),
 )
 
 
@@ -40,6 +59,7 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; repeatable")
     parser.add_argument("--conversations", type=int, default=2000, help="conversations of 8 turns in each part")
     parser.add_argument("--seconds", type=float, default=300.0, help="length of the idle time")
+    parser.add_argument("--turns", type=int, default=10_000_000, help="turns of the long journal; 2.5 GB a million")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     console = bars.make_console()
@@ -110,7 +130,12 @@ def _idle_postgresql(folder: Path, given: argparse.Namespace, tell: Tell) -> dic
     return {f"{key}_pg": value for key, value in found.items()}
 
 
+def _big(folder: Path, given: argparse.Namespace, tell: Tell) -> dict[str, float]:
+    return big.measure(folder, given.turns, tell)
+
+
 _MEASURES = {
+    "big": _big,
     "sqlite": _sqlite,
     "postgresql": _postgresql,
     "gateway": _gateway,

@@ -39,7 +39,7 @@ def measure(settings: Settings, n_turns: int) -> Filed:
     n_bytes = sum(path.stat().st_size for path in settings.segments_dir.glob("*.seg"))
     before = _n_turns(journal)
     started = _n_read(journal)
-    with _ingester(settings) as process:
+    with ingester(settings) as process:
         first = _wait(journal, process, started + (n_bytes - started) // 10)
         last = _wait(journal, process, n_bytes)
     found = _n_turns(journal) - before
@@ -78,7 +78,7 @@ def _n_turns(journal: Journal) -> int:
 
 
 @contextmanager
-def _ingester(settings: Settings) -> Iterator[Server]:
+def ingester(settings: Settings) -> Iterator[Server]:
     log = Path(settings.state_dir) / "ingester.log"
     with log.open("ab") as out:
         process = subprocess.Popen(

@@ -22,7 +22,7 @@ from burnish.journal.evidence import evidence_of_all
 from burnish.journal.hint_quorum import UNBACKED, Quorum, quorum_of
 from burnish.journal.jobs import take_lease
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
-from burnish.journal.turns import interaction_of, right_reply_of
+from burnish.journal.turns import interaction_of, right_reply_of, waiting
 from burnish.learner.data.samples import Right, RightKind
 from burnish.learner.data.shadow_groups import Group, record_choice, record_outcomes
 from burnish.learner.run import contributions
@@ -125,9 +125,7 @@ class Ledger:
             select(col(InteractionRow.interaction_id))
             .where(
                 col(InteractionRow.agent) == self.agent,
-                col(InteractionRow.is_ready).is_(True),
-                col(InteractionRow.spent_step).is_(None),
-                col(InteractionRow.skip_reason).is_(None),
+                *waiting(),
             )
             .order_by(col(InteractionRow.ended_at))
             .limit(limit)
@@ -138,10 +136,7 @@ class Ledger:
     def count_ready(self) -> tuple[int, float | None]:
         """How many turns are ready, and when the oldest ended."""
         query = select(func.count(), func.min(col(InteractionRow.ended_at))).where(
-            col(InteractionRow.agent) == self.agent,
-            col(InteractionRow.is_ready).is_(True),
-            col(InteractionRow.spent_step).is_(None),
-            col(InteractionRow.skip_reason).is_(None),
+            col(InteractionRow.agent) == self.agent, *waiting()
         )
         with self._journal.read() as session:
             n_ready, oldest = session.connection().execute(query).one()

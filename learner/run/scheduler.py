@@ -21,6 +21,7 @@ from burnish.journal import Journal
 from burnish.journal.changes import Rest
 from burnish.journal.outage import Outage
 from burnish.journal.tables import AgentRow, InteractionRow
+from burnish.journal.turns import waiting
 from burnish.learner.run.loop import LEASE_SECONDS, Loop
 from burnish.logs import told
 
@@ -104,12 +105,10 @@ class Scheduler:
     def _look(self) -> None:
         """Take in new agents and new settings. An agent with unusable settings is reported once and left out."""
         with self._journal.read() as session:
-            waiting = select(col(InteractionRow.agent)).where(
-                col(InteractionRow.is_ready).is_(True),
-                col(InteractionRow.spent_step).is_(None),
-                col(InteractionRow.skip_reason).is_(None),
+            has_rows = (
+                select(InteractionRow).where(col(InteractionRow.agent) == col(AgentRow.name), *waiting()).exists()
             )
-            wanted = col(AgentRow.parent).is_(None) | col(AgentRow.name).in_(waiting)
+            wanted = col(AgentRow.parent).is_(None) | has_rows
             found = {row.name: dict(row.settings or {}) for row in session.scalars(select(AgentRow).where(wanted))}
         now = time.monotonic()
         self._resting = {

@@ -9,6 +9,8 @@ from burnish.journal import Journal
 from burnish.journal.blobs import store
 from burnish.journal.listing import Place, feedback, figures, judge_figures, label_queue, pairs, turns
 from burnish.journal.listing.turns import Fate, Wanted
+from burnish.journal.steps import standing
+from burnish.journal.summary import summary
 from burnish.journal.tables import ComparisonRow, JudgementRow, SampleRow, StepRow, VersionRow
 from burnish.records import NextStateKind
 from tests.factories import interaction, user
@@ -230,6 +232,8 @@ def test_no_list_reads_the_whole_table(journal: Journal) -> None:
         figures.traffic(session, "agent", 9.0, 1.0)
         figures.scores(session, "agent")
         figures.fates(session, "agent")
+        summary(session, "agent")
+        standing(session, "agent")
     for statement, steps in plans(journal.engine, said):
         assert [step for step in steps if step.startswith(("SCAN interaction", "SCAN feedback"))] == [], statement
 

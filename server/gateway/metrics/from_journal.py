@@ -33,6 +33,7 @@ from burnish.journal.tables import (
     StepRow,
     VersionRow,
 )
+from burnish.journal.turns import waiting
 from burnish.records import CanaryState, Fitness, StepOutcome, VersionState
 from burnish.server.gateway.metrics.counts import MAX_AGENTS, OTHER
 
@@ -140,13 +141,8 @@ def _judging(session: Session, now: float) -> Iterator[Family]:
 def _learning(session: Session, agents: list[AgentRow]) -> Iterator[Family]:
     ready: dict[str, float] = {}
     for row in agents:
-        unspent = (
-            col(InteractionRow.agent) == row.name,
-            col(InteractionRow.is_ready).is_(True),
-            col(InteractionRow.spent_step).is_(None),
-        )
-        some = select(col(InteractionRow.skip_reason)).where(*unspent).limit(MOST).subquery()
-        wanted = select(func.count()).where(some.c.skip_reason.is_(None)).select_from(some)
+        some = select(col(InteractionRow.ended_at)).where(col(InteractionRow.agent) == row.name, *waiting()).limit(MOST)
+        wanted = select(func.count()).select_from(some.subquery())
         ready[row.name] = float(session.connection().execute(wanted).scalar_one())
     yield _gauge("burnish_ready_rows", "Rated replies that no step has used.", "agent", ready)
     yield _gauge("burnish_agent_paused", "1: learning is paused.", "agent", {row.name: row.is_paused for row in agents})

@@ -1,7 +1,6 @@
 """The learner's work from the journal: its steps, one step in full, and its present state. Read only."""
 
 import time
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +8,9 @@ from sqlalchemy import func, select
 from sqlmodel import Session, col
 
 from burnish.errors import BurnishError
+from burnish.journal.listing.figures import fates
 from burnish.journal.tables import AgentRow, GroupSampleRow, InteractionRow, SampleRow, StepRow, VersionRow
+from burnish.journal.turns import waiting
 from burnish.records import UNDECIDED
 
 Tree = dict[str, Any]
@@ -55,32 +56,16 @@ def story(session: Session, agent: str, version: int) -> Tree:
 
 
 def standing(session: Session, agent: str) -> Tree:
-    """The state of the learner of `agent`: waiting rows, the candidate on trial, dropped rows with reasons, the last
-    step.
+    """The state of the learner of `agent`: waiting rows, the candidate on trial, why some of the latest turns are not
+    trained on, the last step.
     """
-    mine = (col(InteractionRow.agent) == agent,)
-    waits = (
-        *mine,
-        col(InteractionRow.is_ready).is_(True),
-        col(InteractionRow.spent_step).is_(None),
-        col(InteractionRow.skip_reason).is_(None),
-    )
+    mine = (col(InteractionRow.agent) == agent, *waiting())
     n_ready, oldest = (
-        session.connection().execute(select(func.count(), func.min(col(InteractionRow.ended_at))).where(*waits)).one()
+        session.connection().execute(select(func.count(), func.min(col(InteractionRow.ended_at))).where(*mine)).one()
     )
     trial = session.scalars(
         select(col(VersionRow.version)).where(col(VersionRow.agent) == agent, col(VersionRow.state).in_(UNDECIDED))
     ).first()
-    skip_reasons = session.connection().execute(
-        select(col(InteractionRow.skip_reason), func.count())
-        .where(*mine, col(InteractionRow.skip_reason).is_not(None))
-        .group_by(col(InteractionRow.skip_reason))
-    )
-    dropped: Counter[str] = Counter()
-    for skip_reason, n in skip_reasons:
-        dropped[str(skip_reason).partition(":")[0]] += (
-            n  # "stale: 5 versions behind" is one reason, whatever the number
-        )
     row = session.get(AgentRow, agent)
     last = runs(session, agent, 1)
     return {
@@ -89,7 +74,7 @@ def standing(session: Session, agent: str) -> Tree:
         "on_trial": trial,
         "n_ready": int(n_ready),
         "oldest_waits_s": round(time.time() - oldest, 1) if oldest is not None else None,
-        "dropped": dict(dropped),
+        "dropped": fates(session, agent)["dropped"],
         "last_step": last[0] if last else None,
     }
 

@@ -48,6 +48,15 @@ def messages_of(session: Session, digests: Sequence[str]) -> list[Message]:
     return [found[digest] for digest in digests]
 
 
+def waiting() -> tuple[ColumnElement[bool], ...]:
+    """What holds of turns that have a reward and wait for a step. They have an index of their own, with the agent."""
+    return (
+        col(InteractionRow.is_ready).is_(True),
+        col(InteractionRow.spent_step).is_(None),
+        col(InteractionRow.skip_reason).is_(None),
+    )
+
+
 def turns_with_reward(session: Session, agent: str, since: float, at_most: int) -> int:
     """How many of the agent's turns that ended after `since` have a reward or were trained on. Counts to `at_most`."""
     rated = or_(col(InteractionRow.is_ready).is_(True), col(InteractionRow.spent_step).is_not(None))

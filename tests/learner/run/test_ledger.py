@@ -8,14 +8,17 @@ import pytest
 from sqlmodel import select
 
 from burnish.adapters.registry import lifecycle
+from burnish.config import Settings
 from burnish.errors import LearnerError, Postponed
 from burnish.journal import Journal
 from burnish.journal.privacy import erasure
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.learner.run.ledger import Ledger, OpenStep, Ready
+from burnish.learner.run.scheduler import Scheduler
 from burnish.learner.step.report import StepReport
 from burnish.records import StepOutcome
 from tests.factories import interaction, user
+from tests.statements import noted, plans
 from tests.turns import add_feedback, add_turn
 
 
@@ -346,3 +349,17 @@ def test_a_paused_agent_is_paused(any_journal: Journal, ledger: Ledger) -> None:
     with any_journal.write() as session:
         session.get_one(AgentRow, "agent").is_paused = True
     assert ledger.is_paused()
+
+
+def test_waiting_turns_are_found_by_their_own_index(journal: Journal) -> None:
+    """However many turns were trained on or left out: SQLite reads none of them."""
+    ledger = Ledger(journal, "agent")
+    ready(journal, "a")
+    ready(journal, "left out", skip_reason="held out")
+    with noted(journal.engine) as said:
+        assert ledger.ready_ids(10) == ["a"]
+        assert ledger.count_ready()[0] == 1
+        Scheduler(Settings(), journal, pytest.fail)._look()  # type: ignore[arg-type]
+    asked = [steps for statement, steps in plans(journal.engine, said) if "skip_reason" in statement]
+    assert len(asked) == 3
+    assert all(any("ix_interaction_waiting" in step for step in steps) for steps in asked)

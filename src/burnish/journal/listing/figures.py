@@ -12,6 +12,7 @@ from burnish.journal.evidence import evidence_of_all
 from burnish.journal.listing import LOOKS
 from burnish.journal.listing.turns import fate
 from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from burnish.journal.turns import waiting
 from burnish.rewards import Level, compose
 
 Tree = dict[str, Any]
@@ -114,21 +115,21 @@ def share(n_good: int, n_bad: int) -> Tree:
 
 
 def _waiting(session: Session, agent: str) -> list[tuple[int, float, str]]:
-    """Version, reward and source of the rated replies that no step has used. Where there are more than `WAITING`, those
-    among the agent's latest `LOOKS` turns.
+    """Version, reward and source of rated replies that no step has used: those among the agent's latest `LOOKS` turns,
+    then those that wait for a step. At most `WAITING`.
     """
-    ready = (
-        col(InteractionRow.agent) == agent,
-        col(InteractionRow.is_ready).is_(True),
-        col(InteractionRow.spent_step).is_(None),
+    mine = col(InteractionRow.agent) == agent
+    columns = (
+        InteractionRow.interaction_id,
+        InteractionRow.version,
+        InteractionRow.is_ready,
+        InteractionRow.spent_step,
     )
-    row_of = (InteractionRow.interaction_id, InteractionRow.version)
-    rows: Any = session.connection().execute(select(*map(col, row_of)).where(*ready).limit(WAITING)).all()
-    if len(rows) == WAITING:  # the index is in no order of time, and the newest version must not lack its figures
-        state = (InteractionRow.is_ready, InteractionRow.spent_step)
-        mine = select(*map(col, row_of), *map(col, state)).where(col(InteractionRow.agent) == agent)
-        latest: Any = session.connection().execute(mine.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKS))
-        rows = [(name, version) for name, version, is_ready, step in latest if is_ready and step is None][:WAITING]
-    versions = {str(name): int(version) for name, version in rows}
+    newest = select(*map(col, columns)).where(mine).order_by(col(InteractionRow.ended_at).desc()).limit(LOOKS)
+    latest: Any = session.connection().execute(newest).all()
+    waits = select(*map(col, columns)).where(mine, *waiting()).limit(WAITING)
+    left: Any = session.connection().execute(waits).all()
+    unspent = {str(row[0]): int(row[1]) for row in (*latest, *left) if row[2] and row[3] is None}
+    versions = dict(list(unspent.items())[:WAITING])
     rewards = {name: compose(said).reward for name, said in evidence_of_all(session, list(versions)).items()}
     return [(versions[name], each.value, str(each.source)) for name, each in rewards.items() if each is not None]

@@ -1,6 +1,6 @@
 """Turns and what came back: messages, segments, sessions, turns, next states, feedback, judgements."""
 
-from sqlalchemy import JSON, BigInteger, Column, Index, LargeBinary, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 
@@ -54,7 +54,13 @@ class InteractionRow(SQLModel, table=True):
 
     __tablename__ = "interaction"
     __table_args__ = (
-        Index("ix_interaction_ready", "agent", "is_ready", "spent_step"),
+        Index(
+            "ix_interaction_waiting",  # as `waiting` in src/burnish/journal/turns.py asks
+            "agent",
+            "ended_at",
+            sqlite_where=text("is_ready IS 1 AND spent_step IS NULL AND skip_reason IS NULL"),
+            postgresql_where=text("is_ready IS true AND spent_step IS NULL AND skip_reason IS NULL"),
+        ),
         Index("ix_interaction_of_agent", "agent", "ended_at", "version"),
         Index("ix_interaction_latest_request", "request_hash", "ended_at"),
         Index("ix_interaction_latest_tail", "tail_hash", "ended_at"),
