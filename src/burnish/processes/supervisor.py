@@ -143,9 +143,11 @@ class LocalLauncher:
 
     async def start(self, part: Part) -> Running:
         spare = self._spares.pop(part.name, None)
+        has_taken_over = spare is not None and spare.take_over()
         if part.has_spare and part.name not in self._coming:
-            self._coming[part.name] = asyncio.create_task(self._make_spare(part))
-        if spare is not None and spare.take_over():
+            # what has ended a part may end it again: the next spare must not wait for a quiet time
+            self._coming[part.name] = asyncio.create_task(self._make_spare(part, is_urgent=has_taken_over))
+        if spare is not None and has_taken_over:
             return spare
         if spare is not None:
             await self._drop(spare)
@@ -163,17 +165,22 @@ class LocalLauncher:
         await spare.wait()
         spare.pipe.close()
 
-    async def _make_spare(self, part: Part) -> None:
+    async def _make_spare(self, part: Part, *, is_urgent: bool) -> None:
         """Start the part's spare. It ends with this process, which holds the other end of its standard input."""
         try:
-            await asyncio.sleep(SPARE_SECONDS)
-            self._spares[part.name] = await self._started(part, is_spare=True)
+            if not is_urgent:
+                await asyncio.sleep(SPARE_SECONDS)
+            first = _die_with_parent if is_urgent else _in_idle_time
+            self._spares[part.name] = await self._started(part, is_spare=True, first=first)
         except OSError as error:
             log.warning("a spare cannot be started", part=part.name, error=str(error))
         finally:
             del self._coming[part.name]
 
-    async def _started(self, part: Part, *, is_spare: bool = False) -> _LocalProcess:
+    async def _started(
+        self, part: Part, *, is_spare: bool = False, first: Callable[[], None] | None = None
+    ) -> _LocalProcess:
+        """The part as a process. `first` runs in it before the part's command."""
         # A pipe of our own: with asyncio's, `wait` would wait as long as any child of the part holds it open.
         receiving, sending = os.pipe()
         try:
@@ -185,7 +192,7 @@ class LocalLauncher:
                 stdout=sending,
                 stderr=sending,
                 start_new_session=True,
-                preexec_fn=_in_idle_time if is_spare else _die_with_parent,
+                preexec_fn=first or _die_with_parent,
             )
         except BaseException:
             os.close(receiving)
