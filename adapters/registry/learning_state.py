@@ -22,7 +22,7 @@ TRUNCATED = "truncated"
 ALARM_BATCHES = 8
 """Replies since the last step, in batches of `learner.min_rows`, from which on something must be wrong."""
 
-MOST = 5000
+MOST = 2000
 """Replies since the last step that are counted, or more where the alarm needs more."""
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -30,17 +31,17 @@ from burnish.learner.run.ledger import Ledger
 from tests.e2e.whole import free_port
 
 AGENT = "agent"
-SHORT = 3000
-"""Turns of the short journal: enough for every page to have something on it."""
+SHORT = 6000
+"""Turns of the short journal: enough for every page to be full."""
 FILLED = 200_000
 """Turns that are written one by one; the rest are copies."""
-WAITING, OPEN = 64, 500
+WAITING, OPEN = 16, 500
 """Turns that wait for a step, and judge jobs that are open."""
 SHIFT = 31 * 86_400
 """Seconds by which a copy is earlier than the one before."""
 ROUNDS = 7
 RATE = 200.0
-CONVERSATIONS = 400
+CONVERSATIONS = 1500
 LOOKS = 200
 NAMES: Mapping[str, tuple[str, ...]] = {
     "interaction": ("interaction_id", "request_id", "session_id", "request_hash", "tail_hash"),
@@ -49,15 +50,14 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "feedback": ("feedback_id", "target", "interaction_id", "session_id"),
     "judgement": ("judgement_id", "interaction_id"),
     "judge_job": ("subject",),
-    "sample": ("interaction_id",),
 }
-"""Columns that name a row or another one, by table."""
+"""Columns that name a row or another one, by table. Rows of steps are not copied: there are no more steps."""
 TIMES = frozenset({"started_at", "ended_at", "last_at", "closed_at", "created_at"})
 ROUTES = (
     *("/admin/agents", "/admin/agents/agent", "/admin/agents/agent/status", "/admin/agents/agent/turns"),
     *("/admin/agents/agent/turns?fate=ready", "/admin/agents/agent/turns?version=12", "/admin/agents/agent/versions"),
     *("/admin/agents/agent/feedback", "/admin/agents/agent/learner", "/admin/agents/agent/learner/runs"),
-    *("/admin/agents/agent/judges", "/admin/agents/agent/judges/label", "/admin/audit", "/v1/feedback"),
+    *("/admin/agents/agent/judges", "/admin/agents/agent/judges/label", "/admin/audit"),
     "/admin/agents/agent/versions/12",
 )
 
@@ -126,9 +126,10 @@ def _copying(line: sqlite3.Connection, table: str) -> str:
 
 def _equalise(line: sqlite3.Connection) -> None:
     """Leave the newest waiting turns and open jobs."""
+    waits = "agent = 'agent' AND is_ready IS 1 AND spent_step IS NULL AND skip_reason IS NULL"
     line.execute(
-        "UPDATE interaction SET skip_reason = 'stale: 5 versions behind' WHERE rowid IN (SELECT rowid FROM interaction "
-        "WHERE is_ready IS 1 AND spent_step IS NULL AND skip_reason IS NULL ORDER BY ended_at DESC LIMIT -1 OFFSET ?)",
+        "UPDATE interaction SET skip_reason = 'stale: 5 versions behind' WHERE rowid IN "
+        f"(SELECT rowid FROM interaction WHERE {waits} ORDER BY ended_at DESC LIMIT -1 OFFSET ?)",
         (WAITING,),
     )
     line.execute(
@@ -188,9 +189,8 @@ def _captured(short: Settings, long: Settings) -> tuple[float, float]:
     found: tuple[list[float], list[float]] = ([], [])
     for number in range(ROUNDS):
         for times, settings in zip(found, (short, long), strict=True):
-            seen = servers.load(
-                Job(settings.gateway.port, connections=16, seconds=3.0, rate=RATE, seed=number, key=_key(settings))
-            )
+            asked: dict[str, Any] = {"seconds": 3.0, "rate": RATE, "seed": number, "key": _key(settings)}
+            seen = servers.load(Job(settings.gateway.port, connections=16, model=f"{AGENT}@v0", **asked))
             assert not seen.n_failed
             times.append(quantile(seen.latencies, 0.99))
     return statistics.median(found[0]), statistics.median(found[1])

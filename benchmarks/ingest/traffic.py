@@ -7,7 +7,6 @@ Each record repeats its whole conversation and holds an engine's whole answer wi
 import json
 import random
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +82,7 @@ def _message(role: str, text: str) -> bytes:
 
 
 def _frame(messages: list[bytes], reply: str, shape: Shape, now: float, chance: random.Random) -> list[bytes]:
-    request_id = uuid.UUID(int=chance.getrandbits(128)).hex
+    request_id = f"{int(now * 1000):012x}{chance.getrandbits(80):020x}"  # as the gateway makes them
     begun = Begun(
         {
             "request_id": request_id,

@@ -10,6 +10,7 @@ from sqlmodel import Session, col
 
 from burnish.journal import shadows
 from burnish.journal.jobs import COUNTED, counts
+from burnish.journal.listing import LOOKS
 from burnish.journal.tables import (
     AgentRow,
     AliasRow,
@@ -22,15 +23,12 @@ from burnish.journal.tables import (
 )
 from burnish.journal.turns import waiting
 
-LATEST = 5000
-"""Turns and pieces of feedback that are looked at for counts by kind, the latest ones."""
-
 
 def summary(session: Session, agent: str) -> dict[str, Any]:
     """Counts by kind. `skip_reasons` counts why turns are not trained on.
 
     `interactions`, `ready` and the jobs of each state are counted up to `COUNTED`. `spent`, `skip_reasons` and `links`
-    are those of the agent's latest `LATEST` turns, the counts of feedback those of its tenant's latest `LATEST` pieces.
+    are those of the agent's latest `LOOKS` turns, the counts of feedback those of its tenant's latest `LOOKS` pieces.
     """
     execute = session.connection().execute
     mine = col(InteractionRow.agent) == agent
@@ -44,7 +42,7 @@ def summary(session: Session, agent: str) -> dict[str, Any]:
         return {str(value): int(number) for value, number in rows if value is not None}
 
     columns = (InteractionRow.spent_step, InteractionRow.skip_reason, InteractionRow.link_rule)
-    latest = select(*map(col, columns)).where(mine).order_by(col(InteractionRow.ended_at).desc()).limit(LATEST)
+    latest = select(*map(col, columns)).where(mine).order_by(col(InteractionRow.ended_at).desc()).limit(LOOKS)
     steps, skip_reasons, links = list(zip(*execute(latest), strict=True)) or ((), (), ())
     aliases = {row.alias: row.version for row in session.scalars(select(AliasRow).where(col(AliasRow.agent) == agent))}
     return {
@@ -75,7 +73,7 @@ def _feedback_counts(session: Session, agent: str) -> dict[str, int]:
         select(*map(col, columns))
         .where(col(FeedbackRow.tenant) == (row.tenant if row is not None else "default"))
         .order_by(col(FeedbackRow.created_at).desc())
-        .limit(LATEST)
+        .limit(LOOKS)
     )
     found: Any = session.connection().execute(latest).all()
     there = [(expired_at, name) for is_deleted, expired_at, name in found if not is_deleted]
