@@ -1,7 +1,9 @@
 """A disk as a power failure finds it, from the system calls that strace recorded.
 
 Only what was flushed is certain: a file's content by fsync or fdatasync of the file, its name by fsync of its folder.
-Of all else, any part may have reached the disk, in any order. Files are kept in memory.
+Of all else, any part may have reached the disk, in any order. A write without a place is taken to be at its file's
+end. What a program changes through mapped memory is not seen; SQLite maps only what it can make anew. Files are kept in
+memory.
 """
 
 import random

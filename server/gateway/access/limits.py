@@ -27,6 +27,7 @@ from burnish.server.gateway.access.keyring import Caller, Share
 
 MINUTE = 60.0
 AHEAD = 0.1
+"""Seconds of a share's rate that a process takes from the file at once, one request at least."""
 RETRY_AFTER = 1.0
 MAX_IN_FLIGHT = 2000
 """Requests that one gateway process runs at a time. Beyond that it answers 503."""

@@ -39,7 +39,7 @@ def summary(session: Session, agent: str) -> dict[str, Any]:
 
     def tally(column: Mapped[str | None], *where: ColumnElement[bool]) -> dict[str, int]:
         rows = execute(select(column, func.count()).where(*where).group_by(column)).tuples()
-        return {str(value): int(number) for value, number in rows if value is not None}
+        return {str(value): int(n) for value, n in rows if value is not None}
 
     columns = (InteractionRow.spent_step, InteractionRow.skip_reason, InteractionRow.link_rule)
     latest = select(*map(col, columns)).where(mine).order_by(col(InteractionRow.ended_at).desc()).limit(LOOKS)
