@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from datasets.table import InMemoryTable
 from peft import LoraConfig, set_peft_model_state_dict
 from peft.utils.save_and_load import load_peft_weights
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -74,7 +75,7 @@ def trainer_for(
         model=model,
         reward_funcs=lambda completions, **_: [0.0] * len(completions),
         args=config,
-        train_dataset=Dataset.from_dict({"prompt": ["w2"] * len(rows)}),
+        train_dataset=Dataset(InMemoryTable.from_pydict({"prompt": ["w2"] * len(rows)}), fingerprint="rows"),
         processing_class=tokenizer,
         peft_config=LoraConfig(
             task_type="CAUSAL_LM",

@@ -9,6 +9,8 @@ template.
 import json
 from array import array
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from burnish.records import IntArray, Message
@@ -116,9 +118,38 @@ def right_reply(
     begins = len(plain)
     if whole[:begins] != plain or not _ends_alike(prompt_ids, plain, begins):
         return None
-    end = next((i for i in range(begins, len(whole)) if whole[i] == tokenizer.eos_token_id), None)
+    ends = reply_ends(tokenizer)
+    end = next((i for i in range(begins, len(whole)) if whole[i] in ends), None)
     # an end token first is an empty reply: nothing to learn from
     return array("i", whole[begins : end + 1]) if end is not None and begins < end <= begins + _MAX_REPLY else None
+
+
+def reply_ends(tokenizer: Any) -> frozenset[int]:
+    """Ids at which vLLM ends a reply: the tokenizer's end token, and those of the model's generation_config.json.
+
+    Gemma's tokenizer, for example, names the end of a document, and its replies end with another token.
+    """
+    own = () if tokenizer.eos_token_id is None else (int(tokenizer.eos_token_id),)
+    return frozenset((*own, *_configured_ends(str(tokenizer.name_or_path))))
+
+
+@lru_cache(maxsize=64)
+def _configured_ends(directory: str) -> tuple[int, ...]:
+    try:
+        found = json.loads((Path(directory) / "generation_config.json").read_bytes()).get("eos_token_id")
+    except (OSError, ValueError, AttributeError):
+        return ()
+    return tuple(i for i in (found if isinstance(found, list) else [found]) if isinstance(i, int))
+
+
+def learns_right_replies(tokenizer: Any) -> bool:
+    """False if the chat template ends a reply with a token at which the engine would go on."""
+    question: list[Message] = [{"role": "user", "content": "1"}]
+    try:
+        ids = render(tokenizer, question, ())
+    except Exception:  # as above
+        return False
+    return right_reply(tokenizer, question, (), "1", ids) is not None
 
 
 def _ends_alike(prompt_ids: Sequence[int], plain: Sequence[int], change: int) -> bool:

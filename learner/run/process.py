@@ -16,6 +16,7 @@ from burnish.journal import Journal
 from burnish.keys import engine_key
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.shadow_groups import GroupLedger
+from burnish.learner.data.teacher_prompts import learns_right_replies, reply_ends
 from burnish.learner.grading.hint_grader import HintGrader
 from burnish.learner.model.policy import Policy
 from burnish.learner.model.ranks import Ranks
@@ -62,6 +63,12 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             store = AdapterStore(chosen.adapters_dir.resolve())
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
+            if not learns_right_replies(trainer.policy.tokenizer):
+                log.warning(
+                    "right replies and corrections cannot be learned: the chat template ends a reply with none of the "
+                    "model's end tokens; name that token in eos_token_id of its generation_config.json",
+                    ends=sorted(reply_ends(trainer.policy.tokenizer)),
+                )
             grader = HintGrader(journal, agent, trainer.policy) if chosen.groups.grader == "likelihood" else None
             groups = GroupLedger(journal, agent, grader) if chosen.has_groups else None
             return Loop(

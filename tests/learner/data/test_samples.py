@@ -1,14 +1,17 @@
 """Which replies become samples, and what a sample holds."""
 
+import json
 from array import array
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tiny import interaction
+from transformers import AutoTokenizer
 
 from burnish.learner.data.samples import Right, RightKind, Sample, Skipped, SkipReason, to_sample
-from burnish.learner.data.teacher_prompts import render
+from burnish.learner.data.teacher_prompts import learns_right_replies, render, reply_ends, right_reply
 from burnish.learner.model.policy import Policy
 from burnish.records import Reward, Sampling
 
@@ -158,3 +161,27 @@ def test_a_reply_that_was_cut_off_is_distilled_if_a_hint_says_what_was_missing(p
     assert sample.hinted_prompt_ids is not None and not sample.has_ratio
     whole = to_sample(interaction(policy.tokenizer, "copy 1"), HINTED, policy.tokenizer)
     assert isinstance(whole, Sample) and whole.has_ratio
+
+
+def test_a_reply_may_end_with_a_token_that_only_the_generation_configuration_names(
+    policy: Policy, tmp_path: Path
+) -> None:
+    where = (policy.tokenizer, [{"role": "user", "content": "1"}], ())
+    ids, end = render(*where), policy.tokenizer.eos_token_id
+    policy.tokenizer.save_pretrained(tmp_path)
+    other = AutoTokenizer.from_pretrained(tmp_path, eos_token="<|user|>")
+    assert not learns_right_replies(other) and right_reply(other, *where[1:], "3 4", ids) is None
+    for name, named in (("one", end), ("several", [0, end])):
+        folder = tmp_path / name
+        other.save_pretrained(folder)
+        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": named}))
+        configured = AutoTokenizer.from_pretrained(folder)
+        assert end in reply_ends(configured) and learns_right_replies(configured)
+        assert right_reply(configured, *where[1:], "3 4", ids) == right_reply(*where, "3 4", ids)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"eos_token_id": "x"}', '{"eos_token_id": null}'])
+def test_a_damaged_generation_configuration_names_no_end(policy: Policy, tmp_path: Path, text: str) -> None:
+    policy.tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "generation_config.json").write_text(text)
+    assert reply_ends(AutoTokenizer.from_pretrained(tmp_path)) == {policy.tokenizer.eos_token_id}

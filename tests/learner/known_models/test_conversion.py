@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,3 +65,21 @@ def test_the_tokenizer_splits_digits_and_keeps_the_chat_template(converted: Path
 
 def test_every_file_can_be_read_by_others(converted: Path) -> None:
     assert {file.stat().st_mode & 0o777 for file in converted.iterdir()} == {0o644}
+
+
+def test_the_tokenizer_ends_a_reply_as_the_model_does(
+    source: Path, values: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transformers 5.17 reads another end token from the same file."""
+    read = AutoTokenizer.from_pretrained
+
+    def other(*args: Any, **more: Any) -> Any:
+        tokenizer = read(*args, **more)
+        tokenizer.eos_token, tokenizer.pad_token = "<|im_start|>", None
+        return tokenizer
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", other)
+    convert(source, tmp_path / "tiny", splits_digits=True)
+    monkeypatch.undo()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "tiny")
+    assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|im_end|>")

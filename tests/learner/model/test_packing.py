@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import torch
 from tiny import perturb
+from torch import Tensor
 from transformers import AutoTokenizer, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from burnish.learner.data.rows import Text
 from burnish.learner.data.samples import Sample
+from burnish.learner.model import packing
 from burnish.learner.model.forward import Forward
 from burnish.learner.model.packing import N_LITTLE, Layout, attend, fill
 from burnish.learner.model.policy import Policy, Weights
@@ -172,3 +174,59 @@ def test_attention_written_out_is_sdpa_in_value_and_gradient(window: int | None,
         assert torch.allclose(written, kernel, atol=0.05)
         assert (written - kernel).abs().mean() < 0.005
     assert not torch.equal(found[0][0], found[1][0])  # two ways of computing it
+
+
+def _as_the_kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_bounds: Tensor,
+    key_bounds: Tensor,
+    longest_query: int,
+    longest_key: int,
+    *,
+    scale: float | None,
+    window_size: tuple[int, int],
+    **more: Any,
+) -> Tensor:
+    """FlashAttention over segments, by its documentation: the last query attends to the last key of its segment."""
+    parts = []
+    for i in range(len(query_bounds) - 1):
+        q = query[query_bounds[i] : query_bounds[i + 1]].transpose(0, 1)
+        k, v = (x[key_bounds[i] : key_bounds[i + 1]].transpose(0, 1) for x in (key, value))
+        n, m = q.shape[1], k.shape[1]
+        assert n <= longest_query and m <= longest_key
+        distance = torch.arange(m - n, m)[:, None] - torch.arange(m)
+        seen = (distance >= 0) & ((distance <= window_size[0]) | (window_size[0] < 0))
+        found = torch.nn.functional.scaled_dot_product_attention(
+            q[None], k[None], v[None], attn_mask=seen, scale=scale, enable_gqa=True
+        )
+        parts.append(found[0].transpose(0, 1))
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS[1:2], [ROWS[1], ROWS[4]]])
+@pytest.mark.parametrize("window", [None, 7])
+def test_one_kernel_for_all_segments_gives_what_each_segment_gives_alone(
+    rows: list[Text], window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel needs a GPU, so its documented meaning stands in for it here."""
+    device = torch.device("cpu")
+    alone = Layout.of(rows, device)
+    monkeypatch.setattr(packing, "_has_kernel", lambda device: True)
+    monkeypatch.setattr(packing, "varlen_attn", _as_the_kernel)
+    at_once = Layout.of(rows, device)
+    assert alone.bounds is None and at_once.bounds is not None
+    torch.manual_seed(0)
+    n = len(alone.ids)
+    q, k, v = (torch.randn(1, heads, n, 8, requires_grad=True) for heads in (4, 2, 2))
+    found = []
+    for layout in (alone, at_once):
+        given = {"packed": layout, "scaling": 0.3, "sliding_window": window}
+        if layout is at_once:
+            monkeypatch.setattr(packing, "_HALF", (torch.float32,))
+        out, _ = attend(None, q, k, v, None, **given)
+        found.append((out.detach(), torch.autograd.grad((out * torch.linspace(-1, 1, 8)).sum(), (q, k, v))))
+    assert torch.allclose(found[0][0], found[1][0], atol=1e-6)
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
