@@ -6,6 +6,7 @@ base. A version goes by one rename too, and only by `remove`. What an interrupte
 `<root>/quarantine/` without its probe, which holds tokens of turns. There it stays until a user removes it.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -143,7 +144,10 @@ class AdapterStore:
         _fsync(directory)
         try:
             directory.rename(final)
-        except OSError as error:  # another process was faster: rename never replaces a directory with files in it
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+            # another process was faster: rename never replaces a directory with files in it
             raise AdapterError(f"cannot publish {final}: {error.strerror}") from error
         _fsync(final.parent)
         _fsync(self.root)

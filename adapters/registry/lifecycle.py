@@ -184,6 +184,12 @@ def give_back(session: Session, step_id: int, outcome: StepOutcome, reason: str 
     return StepOutcome(step.outcome)
 
 
+def withdraw(session: Session, step_id: int, reason: str) -> StepOutcome:
+    """Record that a step was broken off for no fault of its rows, which come again. Returns the step's outcome."""
+    _end(session, step_id, StepOutcome.WITHDRAWN, reason)
+    return StepOutcome(session.get_one(StepRow, step_id).outcome)
+
+
 def _tired(session: Session, step: StepRow) -> list[str]:
     """The step's rows for which it is the last try."""
     earlier = select(col(StepRow.step_id)).where(

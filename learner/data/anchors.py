@@ -21,7 +21,7 @@ import torch
 
 from burnish.config import OF_KNOWN_BASES
 from burnish.errors import LearnerError
-from burnish.files import replace_text
+from burnish.files import keep_text
 from burnish.learner.data.rows import Text
 from burnish.learner.data.teacher_prompts import render
 from burnish.learner.model.base_model import revision
@@ -52,7 +52,8 @@ class Anchors:
             cache = shipped
         elif not cache.exists():
             texts = _generate(prompts, policy, max_new_tokens)
-            replace_text(cache, json.dumps([[list(t.prompt_ids), list(t.completion_ids)] for t in texts]))
+            keep_text(cache, json.dumps([[list(t.prompt_ids), list(t.completion_ids)] for t in texts]))
+            return cls(texts)
         pairs = json.loads(cache.read_text(encoding="utf-8"))
         return cls([Text(prompt_ids, completion_ids) for prompt_ids, completion_ids in pairs])
 

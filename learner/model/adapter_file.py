@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as as_bytes
 from torch import Tensor
 
 from burnish.errors import AdapterError
@@ -19,11 +20,16 @@ WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
 def save(directory: Path, tensors: Mapping[str, Tensor], config: Any) -> None:
-    """Write `tensors` (CPU, contiguous) and PEFT's `config`."""
-    save_file(dict(tensors), directory / WEIGHTS, metadata={"format": "pt"})
+    """Write `tensors` (CPU, contiguous) and PEFT's `config`. Raises OSError if the disk does not take them."""
+    write_tensors(directory / WEIGHTS, tensors, {"format": "pt"})
     described = {key: sorted(value) if isinstance(value, set) else value for key, value in config.to_dict().items()}
     described["inference_mode"] = True
     (directory / CONFIG).write_text(json.dumps(described, indent=1, sort_keys=True, default=str), encoding="utf-8")
+
+
+def write_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file. Raises OSError with its number, which safetensors' own error for a full disk lacks."""
+    file.write_bytes(as_bytes(dict(tensors), metadata=metadata))
 
 
 def fill(targets: Mapping[str, Tensor], directory: Path) -> None:

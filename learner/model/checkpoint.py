@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from burnish.adapters.files.store import AdapterStore
 from burnish.errors import AdapterError
@@ -47,7 +47,7 @@ def save(
     policy = trainer.policy
     with store.aside(agent, version) as directory:
         adapter_file.save(directory, policy.copy_adapter(), policy.config)
-        save_file(trainer.tensors(), directory / OPTIMIZER)
+        adapter_file.write_tensors(directory / OPTIMIZER, trainer.tensors())
         state = {
             **trainer.state(),
             "cursor": cursor,

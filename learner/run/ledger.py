@@ -267,6 +267,11 @@ class Ledger:
             _write(session, row, report)
             return lifecycle.give_back(session, step.step_id, StepOutcome.FAILED, reason)
 
+    def withdraw(self, step: OpenStep, reason: str) -> StepOutcome:
+        """The step was broken off for no fault of its rows. They come again, and this try does not count."""
+        with self._journal.write() as session:
+            return lifecycle.withdraw(session, step.step_id, reason)
+
     def interrupted(self) -> OpenStep | None:
         """A step that is open although no version of it was announced: its learner died."""
         announced = select(col(VersionRow.version)).where(col(VersionRow.agent) == self.agent)

@@ -75,6 +75,7 @@ class Loop:
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._lease_until = 0.0
         self._has_recovered = False
+        self._open: int | None = None  # the step that this process has begun and not ended
         self._wants_right = recipe.sft_weight > 0 or recipe.dpo_weight > 0 or recipe.n_examples > 0
         self._n_vocab = trainer.policy.model.config.vocab_size
 
@@ -102,11 +103,13 @@ class Loop:
         except Postponed as error:
             log.info("no step yet", reason=str(error))
             return False
+        self._open = step.step_id
         try:
             work = self._work(live, [sample for _, sample in rows], groups)
             self._publish(step, rows, self._train(work), work)
         except (LearnerError, AdapterError) as error:
             self._fail(step, error)
+        self._open = None
         return True
 
     def _is_idle(self) -> bool:
@@ -145,7 +148,7 @@ class Loop:
         return has_it
 
     def break_off(self) -> None:
-        """The journal did not answer in the middle of the work. The next look finds out what became of the step."""
+        """Journal or disk did not answer in the middle of the work. The next look finds out what became of the step."""
         self._has_recovered = False
         self._loaded.current = None
 
@@ -155,17 +158,20 @@ class Loop:
         self._ledger.release_lease(self._holder)
 
     def _recover(self) -> None:
-        """After a start: release what a dead learner's step held, and delete what it left on disk."""
+        """After a start or an outage: release what an interrupted step held, and delete what it left on disk."""
         if self._has_recovered:
             return
         while (step := self._ledger.interrupted()) is not None:
-            outcome = self._ledger.fail(step, "the learner ended in mid-step")
+            if step.step_id == self._open:
+                outcome = self._ledger.withdraw(step, "journal or disk did not answer in mid-step")
+            else:
+                outcome = self._ledger.fail(step, "the learner ended in mid-step")
             log.warning("found an interrupted step", version=step.version, attempt=step.attempt, outcome=outcome)
         for path, target in self._store.sweep(self._ledger.agent, self._ledger.history.unfinished()).items():
             log.warning(
                 "cleared up what an interrupted step left", path=path.name, moved_to=str(target) if target else None
             )
-        self._has_recovered = True
+        self._has_recovered, self._open = True, None
 
     def _is_due(self) -> bool:
         n_ready, oldest = self._ledger.count_ready()

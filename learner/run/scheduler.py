@@ -19,7 +19,7 @@ from burnish.config.overrides import laid_over
 from burnish.errors import BurnishError, ConfigError
 from burnish.journal import Journal
 from burnish.journal.changes import Rest
-from burnish.journal.outage import Outage
+from burnish.journal.outage import Outage, is_outage
 from burnish.journal.tables import AgentRow, InteractionRow
 from burnish.journal.turns import waiting
 from burnish.learner.run.loop import LEASE_SECONDS, Loop
@@ -56,12 +56,15 @@ class Scheduler:
                 rest.begin()
                 try:
                     has_stepped = self.run_once(is_stopping)
-                except SQLAlchemyError as error:
+                except (SQLAlchemyError, OSError) as error:
+                    if not is_outage(error):
+                        raise
                     if self._at_work is not None:
                         self._at_work.break_off()
                         self._at_work = None
                     time.sleep(outage.pause(error))
                     continue
+                outage.over()
                 if not has_stepped:
                     time.sleep(interval)
                     rest.wait(is_stopping, interval)
@@ -82,9 +85,9 @@ class Scheduler:
             try:
                 if loop.run_once():
                     has_stepped, self._n_broken = True, 0
-            except SQLAlchemyError:
-                raise  # the journal's fault, not the agent's
             except Exception as error:
+                if is_outage(error):
+                    raise  # not the agent's fault
                 self._n_broken += 1
                 if self._n_broken >= len(self._loops):  # the device's fault, perhaps: a new process may cure it
                     raise
@@ -137,12 +140,10 @@ class Scheduler:
                 )
             if settings.learner.enabled:
                 self._loops[name] = self._make(settings, name)
-        except SQLAlchemyError:
-            raise
         except BurnishError as error:
             log.error("an agent is not trained", agent=name, error=told(error))
-        except Exception:
-            if not overlay:  # the server's own settings
+        except Exception as error:
+            if is_outage(error) or not overlay:  # without an overlay they are the server's own settings
                 raise
             log.exception("an agent is not trained", agent=name)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from burnish.files import replace_text
+from burnish.files import keep_text
 from burnish.learner.data.anchors import read_prompts
 from burnish.learner.data.rows import Text
 from burnish.learner.data.teacher_prompts import render
@@ -44,9 +44,8 @@ class KeptAnswers:
         cache = cache_dir / f"retained-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
         if not cache.exists():
             found = _answers(read_prompts(file)[:n], policy)
-            replace_text(
-                cache, json.dumps([[list(t.prompt_ids), list(t.completion_ids)] if t else None for t in found])
-            )
+            keep_text(cache, json.dumps([[list(t.prompt_ids), list(t.completion_ids)] if t else None for t in found]))
+            return cls(digest, found)
         pairs = json.loads(cache.read_text(encoding="utf-8"))
         return cls(digest, [Text(*pair) if pair else None for pair in pairs])
 

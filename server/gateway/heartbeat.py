@@ -70,18 +70,20 @@ class Heartbeat:
 
     async def publish_forever(self, at_each: Callable[[], None] = lambda: None) -> None:
         """Write the file, with the time (`at`), within half a second of every change, and do what is to be done as
-        often. A disk error is logged and the write is tried again; requests do not notice.
+        often. The first of several disk errors is logged, and the write is tried again; requests do not notice.
         """
-        written, until = None, 0.0
+        written, until, is_failing = None, 0.0, False
         while True:
             at_each()
             facts = self._facts()
             if facts != written or time.monotonic() >= until:
                 try:
                     await asyncio.to_thread(replace_text, self._path, self.report(), is_durable=False)
-                    written, until = facts, time.monotonic() + REPEAT_SECONDS
+                    written, until, is_failing = facts, time.monotonic() + REPEAT_SECONDS, False
                 except OSError as error:
-                    log.warning("cannot write the in-flight report", path=str(self._path), error=str(error))
+                    if not is_failing:
+                        log.warning("cannot write the in-flight report", path=str(self._path), error=str(error))
+                    is_failing = True
             await asyncio.sleep(INTERVAL)
 
     def remove(self) -> None:

@@ -158,6 +158,7 @@ class Ingester:
         while not is_stopping():
             try:
                 n_taken = self.run_once()
+                outage.over()
                 if n_taken < BATCH:
                     time.sleep(interval)
                 if not n_taken and watch is not None and not self._folder.unread():

@@ -93,6 +93,14 @@ def replace_text(path: Path, text: str, *, mode: int = 0o644, is_durable: bool =
         raise
 
 
+def keep_text(path: Path, text: str) -> None:
+    """Keep `text`, which can be made again, for the next start. If the disk does not take it, a warning says so."""
+    try:
+        replace_text(path, text)
+    except OSError as error:
+        log.warning("cannot keep what the next start would need again", path=str(path), error=str(error))
+
+
 def write_privately() -> None:
     """What this process writes from now on is its user's alone: conversations, keys, weights."""
     os.umask(0o077)

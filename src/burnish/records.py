@@ -98,6 +98,8 @@ class StepOutcome(StrEnum):
     FAILED = "failed"
     EMPTY = "empty"
     SUPERSEDED = "superseded"
+    WITHDRAWN = "withdrawn"
+    """Broken off for no fault of its rows: journal or disk did not answer. Their tries do not count it."""
 
 
 class VersionState(StrEnum):

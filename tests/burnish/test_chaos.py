@@ -1,10 +1,19 @@
 """The chaos benchmark's plan, its excuses and its audit, which decide what counts as lost."""
 
+import errno
 import json
+import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from benchmarks.chaos import bad_disks
+from benchmarks.chaos.bad_disks import KINDS, Control, Over, _may_be_unrecorded
 from benchmarks.chaos.faults import Done, _is_excused, _known, _recoveries, plan
 from benchmarks.chaos.ledger import Ledger, Seen, audit
 
@@ -55,3 +64,63 @@ def test_the_audit_finds_what_is_lost_doubled_or_trained_twice(tmp_path: Path) -
             database.execute("INSERT INTO sample VALUES (?, ?)", (step, turn))
     found = audit(tmp_path / "journal.db", ledger)
     assert (found.lost, found.doubled, found.trained_twice) == (("client 0 turn 2",), ("client 0 turn 1",), 1)
+
+
+def test_a_plan_of_bad_disks_follows_from_its_seed() -> None:
+    assert bad_disks.plan(7, 40)[:10] == bad_disks.plan(7, 10) != bad_disks.plan(8, 10)
+    assert {each.kind for each in bad_disks.plan(7, 40)} == set(KINDS)
+
+
+def test_only_a_disk_that_takes_nothing_excuses_a_missing_record() -> None:
+    done = [Over("full", 100.0, 104.0, 0.1), Over("slow", 200.0, 204.0, 0.1)]
+    assert _may_be_unrecorded(Seen("a", 103.0, 105.0, True, False), done)
+    for began, ended in ((98.0, 99.0), (105.0, 106.0), (201.0, 202.0)):
+        assert not _may_be_unrecorded(Seen("a", began, ended, True, False), done)
+
+
+_WRITES = """
+import os, sys
+folder = sys.argv[1]
+for act in (
+    lambda: os.open(f"{folder}/new", os.O_CREAT | os.O_WRONLY),
+    lambda: os.write(os.open(f"{folder}/old", os.O_WRONLY | os.O_APPEND), b"a"),
+    lambda: os.writev(os.open(f"{folder}/old", os.O_WRONLY | os.O_APPEND), [b"a"]),
+    lambda: os.fsync(os.open(f"{folder}/old", os.O_WRONLY)),
+    lambda: os.ftruncate(os.open(f"{folder}/old", os.O_WRONLY), 9),
+    lambda: os.replace(f"{folder}/old", f"{folder}/old"),
+    lambda: os.read(os.open(f"{folder}/old", os.O_RDONLY), 1),
+):
+    try:
+        act()
+        print(0)
+    except OSError as error:
+        print(error.errno)
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_faulty_disk_refuses_what_is_written_below_its_folder_alone(tmp_path: Path) -> None:
+    library, control = bad_disks.library(tmp_path), Control(tmp_path / "control")
+    full, failing = errno.ENOSPC, errno.EIO
+    expected = {"": [0] * 7, "full": [full, full, full, 0, full, full, 0], "failing": [failing] * 6 + [0]}
+    for kind, wanted in (*expected.items(), ("slow", [0] * 7)):
+        for name in ("state", "elsewhere"):
+            folder = tmp_path / f"{name}-{kind}"
+            folder.mkdir()
+            (folder / "old").write_text("text")
+            environment = {
+                "LD_PRELOAD": str(library),
+                "LD_FAULTY_FOLDER": str(tmp_path / "state-"),
+                "LD_FAULTY_CONTROL": str(tmp_path / "control"),
+            }
+            control.set(kind, 1)
+            done = subprocess.run(
+                [sys.executable, "-c", _WRITES, str(folder)],
+                env=os.environ | environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            control.set("")
+            found = [int(line) for line in done.stdout.split()]
+            assert found == (wanted if name == "state" else [0] * 7), (kind, name)

@@ -44,6 +44,7 @@ class Whole:
     gateway: int = field(default_factory=free_port)
     engine: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -60,6 +61,7 @@ class Whole:
             stdout=self.log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env={**os.environ, **self.environment},
         )
 
     def stop(self, number: int = signal.SIGINT) -> int:

@@ -42,15 +42,19 @@ class Published:
         self._written = ""
 
     async def publish_forever(self) -> None:
-        """Write the file every second in which a count has changed. A disk error is logged and the write is tried
-        again; requests do not notice.
+        """Write the file every second in which a count has changed. The first of several disk errors is logged, and
+        the write is tried again; requests do not notice.
         """
+        is_failing = False
         while True:
             await asyncio.sleep(INTERVAL)
             try:
                 await asyncio.to_thread(self._write)
+                is_failing = False
             except OSError as error:
-                log.warning("cannot write the counts", path=str(self._path), error=str(error))
+                if not is_failing:
+                    log.warning("cannot write the counts", path=str(self._path), error=str(error))
+                is_failing = True
 
     def close(self) -> None:
         """Write the last counts. The file stays, to be added to the ended ones."""

@@ -1,11 +1,12 @@
-"""How a part waits for a database that does not answer: longer each time, in its own process, and with a log line.
+"""How a part waits for a database or a disk that does not answer: longer each time, in its own process, with a log
+line.
 
-Its process goes on, because a new one would be no nearer to the database and would have to load its model again.
+Its process goes on, because a new one would be no nearer to them and would have to load its model again.
 """
 
 import asyncio
+import errno
 import math
-import time
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -16,8 +17,16 @@ from burnish.journal.changes import Changes, Rest
 
 log = structlog.get_logger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
-OVER = 60.0
-"""Seconds without an error after which the next one counts as the first."""
+_OF_THE_DISK = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+
+
+def is_outage(error: BaseException) -> bool:
+    """True if the journal or the disk is at fault, and may answer later."""
+    return isinstance(error, SQLAlchemyError | JournalUnavailable) or (
+        isinstance(error, OSError) and error.errno in _OF_THE_DISK
+    )
 
 
 class Outage:
@@ -25,16 +34,18 @@ class Outage:
 
     def __init__(self) -> None:
         self._n = 0
-        self._last = 0.0
 
     def pause(self, error: Exception) -> float:
         """How long to wait after `error`, in seconds."""
-        now = time.monotonic()
-        self._n = self._n + 1 if now - self._last < OVER else 1
-        self._last = now
+        self._n += 1
         seconds = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (self._n - 1))
-        log.warning("the journal does not answer; it is tried again", seconds=seconds, error=_short(error))
+        what = "the disk takes nothing" if isinstance(error, OSError) else "the journal does not answer"
+        log.warning(f"{what}; it is tried again", seconds=seconds, error=_short(error))
         return seconds
+
+    def over(self) -> None:
+        """The work went well: the next error is the first one again."""
+        self._n = 0
 
 
 async def repeat(
@@ -55,10 +66,14 @@ async def repeat(
         if rest is not None:
             rest.begin()
         try:
-            if await run_once():
-                continue
-        except (SQLAlchemyError, JournalUnavailable) as error:
+            has_worked = await run_once()
+        except (SQLAlchemyError, JournalUnavailable, OSError) as error:
+            if not is_outage(error):
+                raise
             await asyncio.sleep(outage.pause(error))
+            continue
+        outage.over()
+        if has_worked:
             continue
         if interval:
             await asyncio.sleep(interval)

@@ -1,5 +1,6 @@
 """Anchors are the beginnings of the base's own answers, made once."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from tiny import perturb
 
+from burnish import files
 from burnish.errors import LearnerError
 from burnish.learner.data import anchors
 from burnish.learner.data.anchors import Anchors, first_clause
@@ -91,3 +93,15 @@ def test_a_bad_file_is_a_readable_error(policy: Policy, tmp_path: Path, line: ob
         Anchors.load(write(tmp_path / "anchors.jsonl", line), policy, tmp_path)
     with pytest.raises(LearnerError, match="cannot read"):
         Anchors.load(tmp_path / "missing", policy, tmp_path)
+
+
+def test_a_full_disk_keeps_no_anchors_for_the_next_start_and_stops_nothing(
+    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def has_no_room(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(files, "replace_text", has_no_room)
+    file = write(tmp_path / "anchors.jsonl", *(ask(f"question {i}", check=".*") for i in range(4)))
+    assert len(Anchors.load(file, policy, tmp_path / "cache").texts) == 4
+    assert not (tmp_path / "cache").exists()

@@ -1,5 +1,6 @@
 """Several agents, one learner: each in turn, on its own rows alone, as if it had the base model to itself."""
 
+import errno
 import gc
 import random
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from burnish.config import Settings, for_agent
 from burnish.errors import ConfigError, LearnerError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow, SampleRow, StepRow, VersionRow
+from burnish.learner.model import adapter_file
 from burnish.learner.model.policy import Policy
 from burnish.learner.run.ledger import Ledger
 from burnish.learner.run.loop import Loop
@@ -346,8 +348,33 @@ def test_a_journal_that_goes_away_in_mid_step_costs_no_base_model_and_no_row(
     world.scheduler.run_forever(lambda: len(naps) > 1)
     with world.journal.read() as session:
         steps = [(row.version, row.outcome) for row in session.scalars(select(StepRow))]
-    assert steps == [(1, "superseded"), (2, "open")]  # version 2 waits for its trial
+    assert steps == [(1, "withdrawn"), (2, "open")]  # version 2 waits for its trial
     assert (world.n_loaded, world.store.versions("a")) == (1, [2])
+
+
+def test_a_disk_that_stays_full_spends_no_row(make: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that cannot be written is no fault of its rows, however often it is tried."""
+    world = make(a="default")
+    world.add("a")
+    write, naps = adapter_file.write_tensors, list[float]()
+
+    def has_no_room(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 4:
+            monkeypatch.setattr(adapter_file, "write_tensors", write)
+
+    monkeypatch.setattr(adapter_file, "write_tensors", has_no_room)
+    monkeypatch.setattr("burnish.learner.run.scheduler.time.sleep", nap)
+    world.scheduler.run_forever(lambda: len(naps) > 4)
+    assert naps[:4] == [0.5, 1.0, 2.0, 4.0]
+    with world.journal.read() as session:
+        steps = [(row.outcome, row.attempt) for row in session.scalars(select(StepRow))]
+    assert steps == [("withdrawn", 1)] * 4 + [("open", 1)]
+    assert (world.n_loaded, world.store.versions("a")) == (1, [5])
+    assert [path.name for path in (world.store.root / "a").iterdir()] == ["v000005"]  # nothing half-written is left
 
 
 def test_what_breaks_the_only_agent_ends_the_process_as_before(

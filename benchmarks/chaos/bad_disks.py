@@ -1,0 +1,181 @@
+"""A disk that is full, fails or is slow, under a whole `burnish up` that clients talk to.
+
+A library in front of libc (faulty_disk.c, compiled here) lets every write, flush, new file and rename below the state
+directory meet the fault, in all parts at once. The plan follows from the seed alone. A fault is over when every part
+works and a new reply is filed. Serving goes on meanwhile. A full or failing disk may keep replies from being recorded.
+A slow one may not. Nothing from before or after a fault may be lost.
+"""
+
+import os
+import random
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.bars import Tell
+from benchmarks.chaos.ledger import GRACE, Clients, Ledger, Seen, audit, wait_filed
+from benchmarks.chaos.stand import PARTS, Parts, give_adapters, n_lost_adapters, running_engine
+from burnish.config import Settings
+from tests.e2e.whole import Whole, until
+
+KINDS = ("full", "failing", "slow")
+SECONDS = (0.5, 6.0)
+"""How long a fault lasts."""
+PAUSE = (1.0, 3.0)
+"""Seconds between two faults."""
+SLOW_MS = (5, 60)
+"""Milliseconds that each call waits on a slow disk."""
+PATIENCE = 120.0
+SOURCE = Path(__file__).with_name("faulty_disk.c")
+
+
+@dataclass(frozen=True, slots=True)
+class BadDisk:
+    """One fault of the plan."""
+
+    kind: str
+    seconds: float
+    wait_ms: int
+    pause: float
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A fault that is over: its time, and the seconds from its end until all worked again."""
+
+    kind: str
+    began: float
+    ended: float
+    recovery: float
+
+
+class Control:
+    """What the disk does at the moment, as the library reads it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        file.write_bytes(struct.pack("ii", 0, 0))
+
+    def set(self, kind: str, wait_ms: int = 0) -> None:
+        state = 1 + KINDS.index(kind) if kind else 0
+        with self._file.open("r+b") as stream:
+            stream.write(struct.pack("ii", state, wait_ms))
+
+
+def plan(seed: int, n: int) -> list[BadDisk]:
+    """`n` faults. The first ones of a longer plan with the same seed are the same."""
+    rng = random.Random(seed)
+    return [
+        BadDisk(rng.choice(KINDS), rng.uniform(*SECONDS), rng.randint(*SLOW_MS), rng.uniform(*PAUSE)) for _ in range(n)
+    ]
+
+
+def library(folder: Path) -> Path:
+    """The compiled library. Exits with the remedy if there is no compiler."""
+    if shutil.which("cc") is None:
+        sys.exit("faults of a disk need a C compiler; install one with `apt install gcc`")
+    made = folder / "faulty_disk.so"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-ldl"], check=True)
+    return made
+
+
+def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict[str, float]:
+    """Run the plan and audit the result."""
+    folder.mkdir(parents=True)
+    folder = folder.resolve()
+    control, state = Control(folder / "control"), folder / "state"
+    environment = {
+        "LD_PRELOAD": str(library(folder)),
+        "LD_FAULTY_FOLDER": f"{state}/",
+        "LD_FAULTY_CONTROL": str(folder / "control"),
+    }
+    with running_engine(folder) as engine:
+        whole = Whole(
+            state, {"engine.urls": [engine.url], "gateway.processes": 1}, environment=os.environ | environment
+        )
+        settings = Settings(state_dir=state)
+        give_adapters(settings)
+        whole.start()
+        ledger, done = Ledger(folder / "ledger.jsonl"), list[Over]()
+        try:
+            whole.wait_ready()
+            parts = Parts(whole, settings, engine)
+            parts.wait_all()
+            if sound := [part for part in PARTS if part != "engine" and not _is_faulty(parts.pid(part))]:
+                sys.exit(f"expected the library in every part, did not find it in {', '.join(sound)}")
+            with Clients(whole.url, ledger, n_clients, 10**6):
+                for number, fault in enumerate(plan(seed, n)):
+                    time.sleep(fault.pause)
+                    tell(f"disk {number + 1} of {n}: {fault.kind} for {fault.seconds:.1f} s; {ledger.n_whole} replies")
+                    done.append(_suffer(control, parts, whole, settings, fault))
+                    tell(f"all worked again after {done[-1].recovery:.1f} s")
+                time.sleep(2 * GRACE)
+            tell("waiting until all is filed")
+            found = wait_filed(
+                lambda: audit(settings.state_dir / "journal.db", ledger), 10.0
+            )  # what was not recorded is missing for ever
+        finally:
+            control.set("")
+            whole.stop()
+    times = {each.text: each for each in ledger.seen}
+    unrecorded = [text for text in found.lost if _may_be_unrecorded(times[text], done)]
+    failed = [each for each in ledger.seen if not each.is_whole]
+    for each in failed[:10]:
+        print(f"failed: {each}", file=sys.stderr)
+    for text in (lost := [text for text in found.lost if text not in unrecorded])[:10]:
+        print(f"lost: {times[text]}", file=sys.stderr)
+    recoveries = sorted(each.recovery for each in done)
+    return {
+        "disk_faults": float(len(done)),
+        "disk_turns": float(ledger.n_whole),
+        "disk_unrecorded": float(len(unrecorded)),
+        "disk_lost": float(len(lost)),
+        "disk_doubled": float(len(found.doubled)),
+        "disk_trained_twice": float(found.trained_twice),
+        "disk_requests_failed": float(len(failed)),
+        "disk_adapters_lost": float(n_lost_adapters(settings)),
+        "disk_damaged": float(not _is_sound(settings.state_dir / "journal.db")),
+        "disk_recover": recoveries[min(len(recoveries) - 1, int(0.95 * len(recoveries)))],
+    }
+
+
+def _suffer(control: Control, parts: Parts, whole: Whole, settings: Settings, fault: BadDisk) -> Over:
+    began = time.time()
+    control.set(fault.kind, fault.wait_ms)
+    try:
+        time.sleep(fault.seconds)
+    finally:
+        control.set("")
+    ended = time.time()
+    until(lambda: all(parts.works(part, 0) for part in PARTS), f"all parts after a {fault.kind} disk", PATIENCE)
+    text = f"after the fault at {time.time_ns()}"
+    until(lambda: whole.chat(text)[0] == 200, "a reply", PATIENCE)
+    until(lambda: _is_filed(settings.state_dir / "journal.db", text), "a reply to be filed", PATIENCE)
+    return Over(fault.kind, began, ended, time.time() - ended)
+
+
+def _is_faulty(pid: int) -> bool:
+    return SOURCE.stem in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+
+
+def _is_filed(journal: Path, text: str) -> bool:
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as database:
+        return bool(database.execute("SELECT 1 FROM blob WHERE instr(body, ?) LIMIT 1", (text,)).fetchone())
+    return False
+
+
+def _may_be_unrecorded(seen: Seen, done: Sequence[Over]) -> bool:
+    """True if the reply was written while the disk took no records."""
+    return any(each.kind != "slow" and seen.began < each.ended and seen.ended > each.began for each in done)
+
+
+def _is_sound(journal: Path) -> bool:
+    with closing(sqlite3.connect(journal)) as database:
+        return bool(database.execute("PRAGMA integrity_check").fetchone() == ("ok",))
