@@ -1,9 +1,9 @@
 """`python -m benchmarks.chaos [--only PART] [--seed N] [--faults N] [--json FILE]`: faults over a whole server.
 
 `faults`: random kill -9 and SIGSTOP of every part of a real `burnish up`, with a stub in the engine's place, and a
-ledger from outside. `disk`: the same with a disk that is full, fails or is slow (needs a C compiler). `power`: power
-failures at any moment of a gateway and an ingester that flush what they record (needs strace). `restore`: a backup
-under load, restored elsewhere, with the sandbox's model on a real engine.
+ledger from outside. `machine`: the same with a disk that is full, fails or is slow, and without file handles (needs a
+C compiler). `power`: power failures at any moment of a gateway and an ingester that flush what they record (needs
+strace). `restore`: a backup under load, restored elsewhere, with the sandbox's model on a real engine.
 """
 
 import argparse
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Figures
-from benchmarks.chaos import bad_disks, faults, power, restore
+from benchmarks.chaos import faults, machine, power, restore
 
-PARTS = ("faults", "disk", "power", "restore")
+PARTS = ("faults", "machine", "power", "restore")
 
 
 def _none(key: str) -> Callable[[Figures], bool]:
@@ -41,13 +41,13 @@ BARS: tuple[Bar, ...] = (
     ("power failures", "power_failures", "≥ 1,000", lambda f: f["power_failures"] >= 1000),
     ("replies that a client saw and that they took", "power_lost", "0", _none("power_lost")),
     ("journals that they damaged", "power_damaged", "0", _none("power_damaged")),
-    ("faults of the disk", "disk_faults", "≥ 40", lambda f: f["disk_faults"] >= 40),
-    ("replies of before or after one that are lost", "disk_lost", "0", _none("disk_lost")),
-    ("replies that are in the journal twice", "disk_doubled", "0", _none("disk_doubled")),
-    ("requests that failed", "disk_requests_failed", "0", _none("disk_requests_failed")),
-    ("adapters lost", "disk_adapters_lost", "0", _none("disk_adapters_lost")),
-    ("journals damaged", "disk_damaged", "0", _none("disk_damaged")),
-    ("until all parts work again, p95, s", "disk_recover", "≤ 10", _at_most("disk_recover", 10)),
+    ("faults of the machine", "machine_faults", "≥ 40", lambda f: f["machine_faults"] >= 40),
+    ("replies of before or after one that are lost", "machine_lost", "0", _none("machine_lost")),
+    ("replies that are in the journal twice", "machine_doubled", "0", _none("machine_doubled")),
+    ("requests that failed", "machine_requests_failed", "0", _none("machine_requests_failed")),
+    ("adapters lost", "machine_adapters_lost", "0", _none("machine_adapters_lost")),
+    ("journals damaged", "machine_damaged", "0", _none("machine_damaged")),
+    ("until all parts work again, p95, s", "machine_recover", "≤ 10", _at_most("machine_recover", 10)),
     ("backup restored elsewhere is the same", "restore_equal", "1", lambda f: f["restore_equal"] == 1),
 )
 
@@ -71,8 +71,8 @@ def main() -> None:
             tell(f"seed {given.seed}, {given.faults} faults")
             asked = (given.seed, given.faults, given.clients, given.turns)
             figures |= faults.measure(folder / f"seed-{given.seed}", *asked, tell)
-        if "disk" in (given.only or PARTS):
-            figures |= bad_disks.measure(folder / f"disk-{given.seed}", given.seed, given.faults, given.clients, tell)
+        if "machine" in (given.only or PARTS):
+            figures |= machine.measure(folder / f"machine-{given.seed}", given.seed, given.faults, given.clients, tell)
         if "power" in (given.only or PARTS):
             figures |= power.measure(temporary / "power", given.seed, tell)
         if "restore" in (given.only or PARTS):

@@ -109,7 +109,10 @@ def _listens(pid: int) -> bool:
     with suppress(OSError):
         table = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
         listening = {f"socket:[{fields[9]}]" for fields in table if fields[3] == _LISTENS}
-        return any(os.readlink(handle) in listening for handle in Path(f"/proc/{pid}/fd").iterdir())
+        for handle in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                if os.readlink(handle) in listening:
+                    return True
     return False
 
 

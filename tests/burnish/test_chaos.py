@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos import bad_disks
-from benchmarks.chaos.bad_disks import KINDS, Control, Over, _may_be_unrecorded
+from benchmarks.chaos import machine
 from benchmarks.chaos.faults import Done, _is_excused, _known, _recoveries, plan
 from benchmarks.chaos.ledger import Ledger, Seen, audit
+from benchmarks.chaos.machine import KINDS, Control, Over, _may_be_refused, _may_be_unrecorded
 
 
 def test_a_plan_follows_from_its_seed_and_a_longer_one_begins_alike() -> None:
@@ -66,9 +66,9 @@ def test_the_audit_finds_what_is_lost_doubled_or_trained_twice(tmp_path: Path) -
     assert (found.lost, found.doubled, found.trained_twice) == (("client 0 turn 2",), ("client 0 turn 1",), 1)
 
 
-def test_a_plan_of_bad_disks_follows_from_its_seed() -> None:
-    assert bad_disks.plan(7, 40)[:10] == bad_disks.plan(7, 10) != bad_disks.plan(8, 10)
-    assert {each.kind for each in bad_disks.plan(7, 40)} == set(KINDS)
+def test_a_plan_for_a_machine_follows_from_its_seed() -> None:
+    assert machine.plan(7, 40)[:10] == machine.plan(7, 10) != machine.plan(8, 10)
+    assert {each.kind for each in machine.plan(7, 40)} == set(KINDS)
 
 
 def test_only_a_disk_that_takes_nothing_excuses_a_missing_record() -> None:
@@ -76,6 +76,10 @@ def test_only_a_disk_that_takes_nothing_excuses_a_missing_record() -> None:
     assert _may_be_unrecorded(Seen("a", 103.0, 105.0, True, False), done)
     for began, ended in ((98.0, 99.0), (105.0, 106.0), (201.0, 202.0)):
         assert not _may_be_unrecorded(Seen("a", began, ended, True, False), done)
+    done.append(Over("handles", 300.0, 304.0, 1.0))
+    failed = Seen("a", 303.0, 305.0, False, False)
+    assert _may_be_refused(failed, done) and not _may_be_unrecorded(failed, done)
+    assert not _may_be_refused(Seen("a", 103.0, 105.0, False, False), done)
 
 
 _WRITES = """
@@ -100,7 +104,7 @@ for act in (
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_the_faulty_disk_refuses_what_is_written_below_its_folder_alone(tmp_path: Path) -> None:
-    library, control = bad_disks.library(tmp_path), Control(tmp_path / "control")
+    library, control = machine.library(tmp_path), Control(tmp_path / "control")
     full, failing = errno.ENOSPC, errno.EIO
     expected = {"": [0] * 7, "full": [full, full, full, 0, full, full, 0], "failing": [failing] * 6 + [0]}
     for kind, wanted in (*expected.items(), ("slow", [0] * 7)):

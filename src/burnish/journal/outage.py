@@ -39,8 +39,7 @@ class Outage:
         """How long to wait after `error`, in seconds."""
         self._n += 1
         seconds = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (self._n - 1))
-        what = "the disk takes nothing" if isinstance(error, OSError) else "the journal does not answer"
-        log.warning(f"{what}; it is tried again", seconds=seconds, error=_short(error))
+        log.warning(f"{_what(error)}; it is tried again", seconds=seconds, error=_short(error))
         return seconds
 
     def over(self) -> None:
@@ -79,6 +78,14 @@ async def repeat(
             await asyncio.sleep(interval)
         if rest is not None:
             await rest.wait_async(is_stopping, interval, due)
+
+
+def _what(error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return "the journal does not answer"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "no more files can be opened (raise the limit, see `ulimit -n`)"
+    return "the disk takes nothing"
 
 
 def _short(error: Exception) -> str:

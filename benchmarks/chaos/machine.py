@@ -1,21 +1,23 @@
-"""A disk that is full, fails or is slow, under a whole `burnish up` that clients talk to.
+"""A disk that is full, fails or is slow, or no file handles, under a whole `burnish up` that clients talk to.
 
 A library in front of libc (faulty_disk.c, compiled here) lets every write, flush, new file and rename below the state
-directory meet the fault, in all parts at once. The plan follows from the seed alone. A fault is over when every part
-works and a new reply is filed. Serving goes on meanwhile. A full or failing disk may keep replies from being recorded.
-A slow one may not. Nothing from before or after a fault may be lost.
+directory meet the fault, in all parts at once. Handles run out because the limit of each process is what it has open.
+The plan follows from the seed alone. A fault is over when every part works and a new reply is filed. Serving goes on
+meanwhile, but without handles a gateway may refuse. A full or failing disk may keep replies from being recorded, the
+other faults may not. Nothing from before or after a fault may be lost.
 """
 
 import os
 import random
+import resource
 import shutil
 import sqlite3
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +27,8 @@ from benchmarks.chaos.stand import PARTS, Parts, give_adapters, n_lost_adapters,
 from burnish.config import Settings
 from tests.e2e.whole import Whole, until
 
-KINDS = ("full", "failing", "slow")
+OF_DISK = ("full", "failing", "slow")
+KINDS = (*OF_DISK, "handles")
 SECONDS = (0.5, 6.0)
 """How long a fault lasts."""
 PAUSE = (1.0, 3.0)
@@ -37,7 +40,7 @@ SOURCE = Path(__file__).with_name("faulty_disk.c")
 
 
 @dataclass(frozen=True, slots=True)
-class BadDisk:
+class Fault:
     """One fault of the plan."""
 
     kind: str
@@ -64,16 +67,16 @@ class Control:
         file.write_bytes(struct.pack("ii", 0, 0))
 
     def set(self, kind: str, wait_ms: int = 0) -> None:
-        state = 1 + KINDS.index(kind) if kind else 0
+        state = 1 + OF_DISK.index(kind) if kind else 0
         with self._file.open("r+b") as stream:
             stream.write(struct.pack("ii", state, wait_ms))
 
 
-def plan(seed: int, n: int) -> list[BadDisk]:
+def plan(seed: int, n: int) -> list[Fault]:
     """`n` faults. The first ones of a longer plan with the same seed are the same."""
     rng = random.Random(seed)
     return [
-        BadDisk(rng.choice(KINDS), rng.uniform(*SECONDS), rng.randint(*SLOW_MS), rng.uniform(*PAUSE)) for _ in range(n)
+        Fault(rng.choice(KINDS), rng.uniform(*SECONDS), rng.randint(*SLOW_MS), rng.uniform(*PAUSE)) for _ in range(n)
     ]
 
 
@@ -113,7 +116,7 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict
             with Clients(whole.url, ledger, n_clients, 10**6):
                 for number, fault in enumerate(plan(seed, n)):
                     time.sleep(fault.pause)
-                    tell(f"disk {number + 1} of {n}: {fault.kind} for {fault.seconds:.1f} s; {ledger.n_whole} replies")
+                    tell(f"fault {number + 1} of {n}: {fault.kind} for {fault.seconds:.1f} s; {ledger.n_whole} replies")
                     done.append(_suffer(control, parts, whole, settings, fault))
                     tell(f"all worked again after {done[-1].recovery:.1f} s")
                 time.sleep(2 * GRACE)
@@ -127,38 +130,58 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict
     times = {each.text: each for each in ledger.seen}
     unrecorded = [text for text in found.lost if _may_be_unrecorded(times[text], done)]
     failed = [each for each in ledger.seen if not each.is_whole]
+    refused = [each for each in failed if _may_be_refused(each, done)]
+    failed = [each for each in failed if each not in refused]
     for each in failed[:10]:
         print(f"failed: {each}", file=sys.stderr)
     for text in (lost := [text for text in found.lost if text not in unrecorded])[:10]:
         print(f"lost: {times[text]}", file=sys.stderr)
     recoveries = sorted(each.recovery for each in done)
     return {
-        "disk_faults": float(len(done)),
-        "disk_turns": float(ledger.n_whole),
-        "disk_unrecorded": float(len(unrecorded)),
-        "disk_lost": float(len(lost)),
-        "disk_doubled": float(len(found.doubled)),
-        "disk_trained_twice": float(found.trained_twice),
-        "disk_requests_failed": float(len(failed)),
-        "disk_adapters_lost": float(n_lost_adapters(settings)),
-        "disk_damaged": float(not _is_sound(settings.state_dir / "journal.db")),
-        "disk_recover": recoveries[min(len(recoveries) - 1, int(0.95 * len(recoveries)))],
+        "machine_faults": float(len(done)),
+        "machine_turns": float(ledger.n_whole),
+        "machine_unrecorded": float(len(unrecorded)),
+        "machine_lost": float(len(lost)),
+        "machine_doubled": float(len(found.doubled)),
+        "machine_trained_twice": float(found.trained_twice),
+        "machine_refused": float(len(refused)),
+        "machine_requests_failed": float(len(failed)),
+        "machine_adapters_lost": float(n_lost_adapters(settings)),
+        "machine_damaged": float(not _is_sound(settings.state_dir / "journal.db")),
+        "machine_recover": recoveries[min(len(recoveries) - 1, int(0.95 * len(recoveries)))],
     }
 
 
-def _suffer(control: Control, parts: Parts, whole: Whole, settings: Settings, fault: BadDisk) -> Over:
+def _suffer(control: Control, parts: Parts, whole: Whole, settings: Settings, fault: Fault) -> Over:
     began = time.time()
-    control.set(fault.kind, fault.wait_ms)
-    try:
+    if fault.kind in OF_DISK:
+        control.set(fault.kind, fault.wait_ms)
         time.sleep(fault.seconds)
-    finally:
         control.set("")
+    else:
+        with _no_handles([parts.pid(part) for part in PARTS if part != "engine"]):
+            time.sleep(fault.seconds)
     ended = time.time()
     until(lambda: all(parts.works(part, 0) for part in PARTS), f"all parts after a {fault.kind} disk", PATIENCE)
     text = f"after the fault at {time.time_ns()}"
     until(lambda: whole.chat(text)[0] == 200, "a reply", PATIENCE)
     until(lambda: _is_filed(settings.state_dir / "journal.db", text), "a reply to be filed", PATIENCE)
     return Over(fault.kind, began, ended, time.time() - ended)
+
+
+@contextmanager
+def _no_handles(pids: Sequence[int]) -> Iterator[None]:
+    """Inside the block these processes may open no more than they have open."""
+    before = {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids}
+    for pid, (_, hard) in before.items():
+        highest = max(int(handle.name) for handle in Path(f"/proc/{pid}/fd").iterdir())
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + 1, hard))
+    try:
+        yield
+    finally:
+        for pid, limits in before.items():
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
 
 
 def _is_faulty(pid: int) -> bool:
@@ -173,7 +196,17 @@ def _is_filed(journal: Path, text: str) -> bool:
 
 def _may_be_unrecorded(seen: Seen, done: Sequence[Over]) -> bool:
     """True if the reply was written while the disk took no records."""
-    return any(each.kind != "slow" and seen.began < each.ended and seen.ended > each.began for each in done)
+    return any(
+        each.kind in ("full", "failing") and seen.began < each.ended and seen.ended > each.began for each in done
+    )
+
+
+def _may_be_refused(seen: Seen, done: Sequence[Over]) -> bool:
+    """True if the request failed while its gateway had no handles."""
+    return any(
+        each.kind == "handles" and seen.began < each.ended + each.recovery + GRACE and seen.ended > each.began
+        for each in done
+    )
 
 
 def _is_sound(journal: Path) -> bool:
