@@ -15,8 +15,8 @@ from tests.e2e.whole import Whole, until
 from tests.model_dirs import tiny_llama
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
-N_REPLIES = 24
-"""A step begins with 16 rated replies, and needs 8 that its length limit did not cut."""
+N_REPLIES = 64
+"""Most replies to rate. A step begins with 16 that their length limit did not cut, and it cuts about a third."""
 COMMENTS = {4: "Please answer in one short sentence.", 8: "That is not English.", 13: "Use plain words."}
 
 
@@ -34,11 +34,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
 
 
 def rate(whole: Whole) -> None:
-    """Ask, and rate what comes: thumbs up and down, and now and then a comment."""
+    """Ask, and rate what comes: thumbs up and down, and now and then a comment. Ends when a version answers."""
     key = (whole.state / "admin.key").read_text().strip()
     for n in range(N_REPLIES):
         status, reply, headers = whole.chat(f"What is {n} plus {n}?")
-        assert (status, headers["x-burnish-version"]) == (200, "agent@v0")
+        assert status == 200
+        if headers["x-burnish-version"] != "agent@v0":
+            return
         body: dict[str, Any] = {"target": reply["id"], "rating": "up" if n % 3 == 0 else "down"}
         if n in COMMENTS:
             body["comment"] = COMMENTS[n]
