@@ -91,8 +91,10 @@ def library(folder: Path) -> Path:
 
 def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict[str, float]:
     """Run the plan and audit the result."""
-    folder.mkdir(parents=True)
     folder = folder.resolve()
+    if folder.exists():
+        sys.exit(f"{folder} holds a run already; give another --folder, or another --seed")
+    folder.mkdir(parents=True)
     control, state = Control(folder / "control"), folder / "state"
     environment = {
         "LD_PRELOAD": str(library(folder)),
@@ -162,7 +164,11 @@ def _suffer(control: Control, parts: Parts, whole: Whole, settings: Settings, fa
         with _no_handles([parts.pid(part) for part in PARTS if part != "engine"]):
             time.sleep(fault.seconds)
     ended = time.time()
-    until(lambda: all(parts.works(part, 0) for part in PARTS), f"all parts after a {fault.kind} disk", PATIENCE)
+    until(
+        lambda: all(parts.works(part, 0) for part in PARTS),
+        f"all parts to work after the fault `{fault.kind}`",
+        PATIENCE,
+    )
     text = f"after the fault at {time.time_ns()}"
     until(lambda: whole.chat(text)[0] == 200, "a reply", PATIENCE)
     until(lambda: _is_filed(settings.state_dir / "journal.db", text), "a reply to be filed", PATIENCE)

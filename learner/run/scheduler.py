@@ -16,7 +16,7 @@ from sqlmodel import col
 
 from burnish.config import Settings
 from burnish.config.overrides import laid_over
-from burnish.errors import BurnishError, ConfigError
+from burnish.errors import BurnishError, ConfigError, JournalUnavailable
 from burnish.journal import Journal
 from burnish.journal.changes import Rest
 from burnish.journal.outage import Outage, is_outage
@@ -56,7 +56,7 @@ class Scheduler:
                 rest.begin()
                 try:
                     has_stepped = self.run_once(is_stopping)
-                except (SQLAlchemyError, OSError) as error:
+                except (SQLAlchemyError, JournalUnavailable, OSError) as error:
                     if not is_outage(error):
                         raise
                     if self._at_work is not None:
