@@ -177,13 +177,13 @@ class Ingester:
         """
         found = [(created_at(path), _new_in(path, offset, watermark, damaged)) for path, offset in segments]
         batch: list[_Ready] = []
-        n_bytes = 0
+        n_bytes, n_most = 0, self._n_at_once
         for new in _merged(found):
             batch.append(_Ready(new.segment, new.place, new.behind, _prepared(new.record)))
             n_bytes += new.behind - new.place
-            if len(batch) >= min(BATCH, HOLD / self._seconds_each) or n_bytes >= BATCH_BYTES:
+            if len(batch) >= n_most or n_bytes >= BATCH_BYTES:
                 yield batch
-                batch, n_bytes = [], 0
+                batch, n_bytes, n_most = [], 0, self._n_at_once
         if batch:
             yield batch
 
@@ -217,16 +217,19 @@ class Ingester:
             _report(record if isinstance(record, Feedback) else record.turn)
             return self._file_some([batch[0]._replace(record=None)])
 
+    @property
+    def _n_at_once(self) -> float:
+        """Records of a transaction. It is short where everybody else waits for it."""
+        return min(BATCH, HOLD / self._seconds_each) if self._journal.has_one_writer else BATCH
+
     def _file(self, batch: list[_Ready]) -> None:
-        if (breath := BREATH - (time.perf_counter() - self._unlocked_at)) > 0.0:
+        if self._journal.has_one_writer and (breath := BREATH - (time.perf_counter() - self._unlocked_at)) > 0.0:
             time.sleep(breath)
         started = time.perf_counter()
         kept = [ready for ready in batch if not self._is_erased(ready.record)]
         try:
             with self._journal.write() as session:
-                if opted_out := set(
-                    session.scalars(select(col(OptOutRow.voice)))
-                ):  # while the records were on their way
+                if opted_out := set(session.connection().scalars(_OPTED_OUT)):  # while the records were on their way
                     kept = [ready.unless(opted_out) for ready in kept]
                 self._filing.begin(ready.record for ready in kept if _is_turn(ready.record))
                 for ready in kept:
@@ -277,6 +280,9 @@ class Ingester:
             n_expired = feedback.expire(session, self._feedback_ttl)
         if n_expired:
             log.warning("feedback expired: what it is about never came", n_expired=n_expired)
+
+
+_OPTED_OUT = select(col(OptOutRow.voice))
 
 
 def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[_New]:

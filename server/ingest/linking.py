@@ -22,13 +22,15 @@ from itertools import takewhile
 from typing import Any
 
 from burnish.adapters.registry.personal import family_of
+from burnish.journal.blobs import quoted
 from burnish.records import Interaction, LinkRule, Message
 from burnish.segments.texts import once
 
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
 _CALLS_IN_TEXT = re.compile(r"Calling tools:\s*\[\{")
 _TOKEN = re.compile(r"\w+|\W")
-_CALL_ID = re.compile(r"\bchatcmpl-tool-[0-9a-f]{16,32}\b")
+_CALL_ID_OPENING = "chatcmpl-tool-"
+_CALL_ID = re.compile(rf"\b{_CALL_ID_OPENING}[0-9a-f]{{16,32}}\b")
 LONG_REPLY = 40
 """A reply and the message before it identify a turn if they have this many characters. Shorter ones need the opening
 too.
@@ -222,11 +224,14 @@ def _n_alike(one: str, other: str) -> int:
 @once
 def _essence(message: Message) -> bytes:
     """What identifies a message: role, text and tool calls. Surrounding white space does not count."""
+    role, content = message.get("role"), message.get("content")
+    if len(message) == 2 and isinstance(role, str) and isinstance(content, str):  # as most are
+        return f"[{quoted(role)},{quoted(_content(message))},[],null,null]".encode()
     calls = message.get("tool_calls") or []
     if isinstance(calls, list):
         calls = [_call(call) for call in calls]
     content = _content(message)
-    essence = [message.get("role"), content or "", calls, message.get("tool_call_id"), message.get("name")]
+    essence = [role, content or "", calls, message.get("tool_call_id"), message.get("name")]
     return _encode(essence).encode()
 
 
@@ -271,7 +276,9 @@ def _call_ids(message: Message) -> list[str]:
     calls = message.get("tool_calls")
     if not isinstance(calls, list) or not calls:
         text = _joined(message)
-        return list(dict.fromkeys(_CALL_ID.findall(text))) if isinstance(text, str) else []
+        if not isinstance(text, str) or _CALL_ID_OPENING not in text:
+            return []
+        return list(dict.fromkeys(_CALL_ID.findall(text)))
     return [
         call["id"] for call in calls if isinstance(call, Mapping) and isinstance(call.get("id"), str) and call["id"]
     ]

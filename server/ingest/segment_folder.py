@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, text
 from sqlmodel import Session, col
 
 from burnish.errors import Postponed, SegmentError
@@ -69,7 +69,7 @@ class SegmentFolder:
     def move(self, session: Session, name: str, offset: int) -> None:
         """Everything before `offset` is in the journal or set aside, once the transaction is committed."""
         self._known()[name] = Cursor(offset)
-        session.merge(SegmentRow(name=name, offset=offset))
+        session.connection().execute(_MOVE, {"name": name, "offset": offset})
 
     def forget(self) -> None:
         """Call after a rollback: the cursors are read from the journal again."""
@@ -184,6 +184,12 @@ class SegmentFolder:
             self._changed_at, self._listed_at = changed_at, time.time()
             self._names = sorted(path.name for path in self._folder.glob("*.seg"))
         return self._names
+
+
+_MOVE = text(
+    'INSERT INTO segment (name, "offset") VALUES (:name, :offset) '
+    'ON CONFLICT (name) DO UPDATE SET "offset" = excluded."offset", error = NULL'
+)
 
 
 def _sound(path: Path, offset: int = 0) -> Iterator[tuple[Record | None, int]]:

@@ -13,13 +13,22 @@ from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import BlobRow
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+quoted = json.encoder.encode_basestring_ascii
 _encode = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode
 
 
 def text_of(value: Any) -> tuple[str, str]:
     """(digest, JSON text) of `value`."""
-    body = _encode(value)
+    body = _encode(value) if (words := words_of(value)) is None else f'{{"content":{words[0]},"role":{words[1]}}}'
     return hashlib.sha256(body.encode()).hexdigest(), body
+
+
+def words_of(value: Any) -> tuple[str, str] | None:
+    """(content, role) of a message that has nothing else, as JSON text. Most have, and need no encoder."""
+    if not isinstance(value, Mapping) or len(value) != 2:
+        return None
+    content, role = value.get("content"), value.get("role")
+    return (quoted(content), quoted(role)) if isinstance(content, str) and isinstance(role, str) else None
 
 
 def store(session: Session, value: Any) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
+import msgspec
+
 Result = TypeVar("Result")
 
 MOST_BYTES = 16 * 2**20
@@ -50,13 +52,21 @@ class Texts:
         if (found := self._young.get(text)) is not None:
             return found
         if (found := self._old.get(text)) is None:
-            tree = json.loads(text)
+            tree = _tree(text)
             found = Text(tree) if isinstance(tree, dict) else TextList(tree) if isinstance(tree, list) else tree
         if self._n_bytes > self._most_bytes:
             self._old, self._young, self._n_bytes = self._young, {}, 0
         self._young[text] = found
         self._n_bytes += len(text)
         return found
+
+
+def _tree(text: bytes) -> Any:
+    """The JSON value in `text`. msgspec takes a third of the time, and refuses `NaN` and half of a surrogate pair."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return json.loads(text)
 
 
 def once(work: Callable[[Any], Result]) -> Callable[[Any], Result]:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from burnish.records import LinkRule
-from burnish.server.ingest.linking import Candidate, Trace, choose, prefix_hashes
+from burnish.records import LinkRule, Message
+from burnish.server.ingest.linking import Candidate, Trace, choose, is_same, prefix_hashes
 from tests.factories import assistant, interaction, user
 
 
@@ -141,3 +141,11 @@ def test_the_longest_prefix_is_tried_first() -> None:
 def test_a_parent_is_chosen_or_nothing_is(candidates: list[Candidate], rule: LinkRule, parent: str | None) -> None:
     link = choose(candidates, LinkRule.PREFIX)
     assert (link.rule, link.parent.interaction_id if link.parent else None) == (rule, parent)
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.parametrize("content", ["a", ' "ü" \n', "", 'ok Calling tools: [{"id": 1}]'])
+def test_a_message_is_the_same_with_fields_that_say_nothing(role: str, content: str) -> None:
+    short: Message = {"role": role, "content": content}
+    assert is_same(short, {**short, "tool_calls": None, "name": None})
+    assert not is_same(short, {**short, "name": "ann"})
