@@ -1,9 +1,10 @@
 """`python -m benchmarks.chaos [--only PART] [--seed N] [--faults N] [--json FILE]`: faults over a whole server.
 
 `faults`: random kill -9 and SIGSTOP of every part of a real `burnish up`, with a stub in the engine's place, and a
-ledger from outside. `machine`: the same with a disk that is full, fails or is slow, and without file handles (needs a
-C compiler). `power`: power failures at any moment of a gateway and an ingester that flush what they record (needs
-strace). `restore`: a backup under load, restored elsewhere, with the sandbox's model on a real engine.
+ledger from outside. `learning`: the same with clients that rate, and the sandbox's model on a real engine. `machine`:
+a disk that is full, fails or is slow, and no file handles (needs a C compiler). `power`: power failures at any moment
+of a gateway and an ingester that flush what they record (needs strace). `restore`: a backup under load, restored
+elsewhere, with the sandbox's model on a real engine.
 """
 
 import argparse
@@ -13,9 +14,9 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Figures
-from benchmarks.chaos import faults, machine, power, restore
+from benchmarks.chaos import faults, learning, machine, power, restore
 
-PARTS = ("faults", "machine", "power", "restore")
+PARTS = ("faults", "learning", "machine", "power", "restore")
 
 
 def _none(key: str) -> Callable[[Figures], bool]:
@@ -31,13 +32,19 @@ BARS: tuple[Bar, ...] = (
     ("whole replies", "chaos_turns", "≥ 20,000", lambda f: f["chaos_turns"] >= 20_000),
     ("whole replies that are not in the journal", "lost", "0", _none("lost")),
     ("whole replies that are in it twice", "doubled", "0", _none("doubled")),
-    ("rows in two published steps", "trained_twice", "0", _none("trained_twice")),
     ("requests that other parts' faults failed", "failed_by_others", "0", _none("failed_by_others")),
     ("adapters lost", "adapters_lost", "0", _none("adapters_lost")),
     ("gateway's recovery, p95, s", "recover_gateway", "≤ 2", _at_most("recover_gateway", 2)),
     ("judge's recovery, p95, s", "recover_judge", "≤ 10", _at_most("recover_judge", 10)),
     ("learner's recovery, p95, s", "recover_learner", "≤ 10", _at_most("recover_learner", 10)),
     ("engine's recovery beyond its boot, p95, s", "recover_engine", "≤ 5", _at_most("recover_engine", 5)),
+    ("rows in two published steps", "trained_twice", "0", _none("trained_twice")),
+    ("rated replies that no step took", "stranded", "0", _none("stranded")),
+    ("whole replies lost while it learns", "learning_lost", "0", _none("learning_lost")),
+    ("replies doubled", "learning_doubled", "0", _none("learning_doubled")),
+    ("accepted ratings lost", "learning_ratings_lost", "0", _none("learning_ratings_lost")),
+    ("requests that other parts' faults failed", "learning_failed_by_others", "0", _none("learning_failed_by_others")),
+    ("adapters lost", "learning_adapters_lost", "0", _none("learning_adapters_lost")),
     ("power failures", "power_failures", "≥ 1,000", lambda f: f["power_failures"] >= 1000),
     ("replies that a client saw and that they took", "power_lost", "0", _none("power_lost")),
     ("journals that they damaged", "power_damaged", "0", _none("power_damaged")),
@@ -71,6 +78,9 @@ def main() -> None:
             tell(f"seed {given.seed}, {given.faults} faults")
             asked = (given.seed, given.faults, given.clients, given.turns)
             figures |= faults.measure(folder / f"seed-{given.seed}", *asked, tell)
+        if "learning" in (given.only or PARTS):
+            asked = (given.seed, given.faults, given.clients)
+            figures |= learning.measure(folder / f"learning-{given.seed}", *asked, tell)
         if "machine" in (given.only or PARTS):
             figures |= machine.measure(folder / f"machine-{given.seed}", given.seed, given.faults, given.clients, tell)
         if "power" in (given.only or PARTS):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bars import Tell
-from benchmarks.chaos.ledger import EXCUSED, GRACE, Clients, Ledger, audit, wait_filed
+from benchmarks.chaos.ledger import EXCUSED, GRACE, Clients, Ledger, Seen, audit, wait_filed
 from benchmarks.chaos.stand import PARTS, PATIENCE, Engine, Parts, give_adapters, n_lost_adapters, running_engine
 from burnish.config import Settings
 from tests.e2e.whole import Whole, until
@@ -78,7 +78,7 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, most_turns: int, te
                 for number, fault in enumerate(plan(seed, n)[len(done) :], len(done)):
                     tell(f"fault {number + 1} of {n}: {fault.kind} {fault.part}; {ledger.n_whole} whole replies")
                     time.sleep(fault.pause)
-                    done.append(_suffer(parts, engine, number, fault))
+                    done.append(suffer(parts, number, fault, engine))
                     with (folder / "faults.jsonl").open("a", encoding="utf-8") as stream:
                         stream.write(json.dumps(asdict(done[-1])) + "\n")
                 time.sleep(2 * GRACE)
@@ -87,7 +87,7 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, most_turns: int, te
         finally:
             whole.stop()
     failed = [each for each in ledger.seen if not each.is_whole]
-    unexcused = [each for each in failed if not _is_excused(each.began, each.ended, done)]
+    unexcused = failed_by_others(ledger, done)
     for what, texts in (("lost", found.lost), ("doubled", found.doubled)):
         for text in texts[:10]:
             print(f"{what}: {text}", file=sys.stderr)
@@ -100,21 +100,21 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, most_turns: int, te
         "chaos_failed": float(len(failed)),
         "lost": float(len(found.lost)),
         "doubled": float(len(found.doubled)),
-        "trained_twice": float(found.trained_twice),
         "failed_by_others": float(len(unexcused)),
         "adapters_lost": float(n_lost_adapters(settings)),
-        **_recoveries(done),
+        **recoveries(done),
     }
 
 
-def _suffer(parts: Parts, engine: Engine, number: int, fault: Fault) -> Done:
-    """Let one part suffer, and wait until it works again."""
+def suffer(parts: Parts, number: int, fault: Fault, engine: Engine | None = None) -> Done:
+    """Let one part suffer, and wait until it works again. A stub `engine` has to be started again."""
     pid, at = parts.pid(fault.part), time.time()
     if fault.kind == "kill":
         os.kill(pid, signal.SIGKILL)
-        if fault.part == "engine":
-            engine.again()  # its boot does not count
-        began = time.time() if fault.part == "engine" else at
+        began = at
+        if fault.part == "engine" and engine is not None:
+            engine.again()
+            began = time.time()  # its boot does not count
     else:
         os.kill(pid, signal.SIGSTOP)
         time.sleep(fault.seconds)
@@ -125,11 +125,16 @@ def _suffer(parts: Parts, engine: Engine, number: int, fault: Fault) -> Done:
     return Done(number, fault.part, fault.kind, at, now, now - began)
 
 
+def failed_by_others(ledger: Ledger, done: Sequence[Done]) -> list[Seen]:
+    """The requests that failed without a fault of gateway or engine."""
+    return [each for each in ledger.seen if not each.is_whole and not _is_excused(each.began, each.ended, done)]
+
+
 def _is_excused(began: float, ended: float, done: Sequence[Done]) -> bool:
     return any(fault.part in EXCUSED and began < fault.recovered_at + GRACE and ended > fault.at for fault in done)
 
 
-def _recoveries(done: Sequence[Done]) -> dict[str, float]:
+def recoveries(done: Sequence[Done]) -> dict[str, float]:
     """The 95th percentile of each part's recoveries, in seconds."""
     found = {}
     for part in PARTS:

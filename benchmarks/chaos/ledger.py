@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,20 @@ class Ledger:
 
 
 class Clients:
-    """Threads that talk, each in conversations of its own, until they are stopped. `most` bounds the turns of all."""
+    """Threads that talk, each in conversations of its own, until they are stopped.
 
-    def __init__(self, url: str, ledger: Ledger, n: int, most: int) -> None:
+    `most` bounds the turns of all. `think`: seconds between two requests of a client. With `key` they also rate every
+    whole reply, for a third of them with a wish. The wishes contradict each other: nothing is to be learned here.
+    """
+
+    def __init__(self, url: str, ledger: Ledger, n: int, most: int, *, think: float = THINK, key: str = "") -> None:
         self._url = url
         self._ledger = ledger
         self._most = most
+        self._think = think
+        self._key = key
+        self.rated: list[str] = []
+        """The replies whose ratings were accepted."""
         self._is_over = threading.Event()
         self._threads = [threading.Thread(target=self._talk, args=(i,), daemon=True) for i in range(n)]
 
@@ -90,8 +98,10 @@ class Clients:
             messages.append({"role": "user", "content": text})
             began, is_stream = time.time(), turn % 2 == 0
             try:
-                reply = self._ask(messages, is_stream=is_stream)
+                name, reply = self._ask(messages, is_stream=is_stream)
                 self._ledger.add(Seen(text, began, time.time(), True, is_stream))
+                if self._key:
+                    self._rate(name, turn)
                 messages.append({"role": "assistant", "content": reply})
             except (httpx.HTTPError, ValueError, KeyError) as error:
                 self._ledger.add(Seen(text, began, time.time(), False, is_stream, repr(error)[:200]))
@@ -99,18 +109,27 @@ class Clients:
 
     def _numbers(self) -> Iterator[int]:
         turn = 0
-        while not self._is_over.wait(THINK) and len(self._ledger.seen) < self._most:
+        while not self._is_over.wait(self._think) and len(self._ledger.seen) < self._most:
             yield turn
             turn += 1
 
-    def _ask(self, messages: list[dict[str, Any]], *, is_stream: bool) -> str:
-        """The whole reply. Raises if it is none, or ends before its end."""
+    def _rate(self, name: str, turn: int) -> None:
+        """Rate the reply `name`. If the gateway is away, nothing was accepted."""
+        wish = {0: "Be brief.", 3: "Say more."}.get(turn % 6)
+        body = {"target": name, "rating": "up" if turn % 2 else "down", **({"comment": wish} if wish else {})}
+        with suppress(httpx.HTTPError), httpx.Client(base_url=self._url, timeout=60) as http:
+            headers = {"authorization": f"Bearer {self._key}"}
+            if http.post("/v1/feedback", json=body, headers=headers).status_code == httpx.codes.ACCEPTED:
+                self.rated.append(name)
+
+    def _ask(self, messages: list[dict[str, Any]], *, is_stream: bool) -> tuple[str, str]:
+        """Id and words of the whole reply. Raises if it is none, or ends before its end."""
         body = {"model": "agent", "messages": messages, "stream": is_stream, "max_tokens": 24}
         with httpx.Client(base_url=self._url, timeout=60) as http:
             if not is_stream:
                 answer = http.post("/v1/chat/completions", json=body).raise_for_status().json()
-                return str(answer["choices"][0]["message"]["content"])
-            said, is_done = [], False
+                return str(answer["id"]), str(answer["choices"][0]["message"]["content"])
+            name, said, is_done = "", [], False
             with http.stream("POST", "/v1/chat/completions", json=body) as response:
                 response.raise_for_status()
                 for line in response.iter_lines():
@@ -121,10 +140,11 @@ class Clients:
                         chunk = json.loads(data)
                         if "error" in chunk:
                             raise ValueError(f"an error in mid-stream: {chunk['error']}")
+                        name = str(chunk["id"])
                         said += [choice["delta"].get("content") or "" for choice in chunk["choices"]]
             if not is_done:
                 raise ValueError("the stream ended before its end")
-            return "".join(said)
+            return name, "".join(said)
 
 
 @dataclass(frozen=True, slots=True)

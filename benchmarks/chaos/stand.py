@@ -24,6 +24,8 @@ PARTS = ("gateway", "ingester", "swapper", "judge", "learner", "engine")
 PATIENCE = 180.0
 _LISTENS = "0A"
 """A socket's state in /proc/net/tcp."""
+VLLM = "vllm.entrypoints.openai.api_server"
+"""What the command of a vLLM says."""
 ADAPTERS = (1, 2)
 """Versions that the server has before the first fault. The later one is live."""
 
@@ -73,9 +75,9 @@ def running_engine(folder: Path) -> Iterator[Engine]:
 
 
 class Parts:
-    """The running parts, by their processes."""
+    """The running parts, by their processes. Without a stub in its place, the engine is the server's own vLLM."""
 
-    def __init__(self, whole: Whole, settings: Settings, engine: Engine) -> None:
+    def __init__(self, whole: Whole, settings: Settings, engine: Engine | None = None) -> None:
         self._whole = whole
         self._settings = settings
         self._engine = engine
@@ -86,7 +88,7 @@ class Parts:
 
     def pid(self, part: str) -> int:
         if part == "engine":
-            return self._engine.pid
+            return self._engine.pid if self._engine else self._whole.pid_of(VLLM)
         mark = f"burnish run {part}"
         if part == "gateway":  # its spare has the same name and listens to nobody
             (pid,) = [pid for pid, said in self._whole.members().items() if mark in said and _listens(pid)]
