@@ -4,7 +4,7 @@
 ledger from outside. `learning`: the same with clients that rate, and the sandbox's model on a real engine. `machine`:
 a disk that is full, fails or is slow, and no file handles (needs a C compiler). `power`: power failures at any moment
 of a gateway and an ingester that flush what they record (needs strace). `restore`: a backup under load, restored
-elsewhere, with the sandbox's model on a real engine.
+elsewhere, with the sandbox's model on a real engine. `soak`: hours of mixed load on a server that learns.
 """
 
 import argparse
@@ -14,9 +14,10 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Figures
-from benchmarks.chaos import faults, learning, machine, power, restore
+from benchmarks.chaos import faults, learning, machine, power, restore, soak
 
 PARTS = ("faults", "learning", "machine", "power", "restore")
+SOAK = "soak"
 
 
 def _none(key: str) -> Callable[[Figures], bool]:
@@ -55,6 +56,12 @@ BARS: tuple[Bar, ...] = (
     ("adapters lost", "machine_adapters_lost", "0", _none("machine_adapters_lost")),
     ("journals damaged", "machine_damaged", "0", _none("machine_damaged")),
     ("until all parts work again, p95, s", "machine_recover", "≤ 10", _at_most("machine_recover", 10)),
+    ("hours of mixed load", "soak_hours", "≥ 3", lambda f: f["soak_hours"] >= 3),
+    ("requests that failed in them", "soak_failed", "0", _none("soak_failed")),
+    *(
+        (f"slope of {name}, % an hour", f"soak_{name}_slope", "≤ 1", _at_most(f"soak_{name}_slope", 1))
+        for name in ("memory", "disk", "descriptors", "latency")
+    ),
     ("backup restored elsewhere is the same", "restore_equal", "1", lambda f: f["restore_equal"] == 1),
 )
 
@@ -62,11 +69,17 @@ BARS: tuple[Bar, ...] = (
 def main() -> None:
     """Read the command line, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--only", choices=PARTS, action="append", help="run only this part; repeatable")
+    parser.add_argument(
+        "--only",
+        choices=(*PARTS, SOAK),
+        action="append",
+        help="only this part; repeatable (soak: only if named)",
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed of the plan of faults")
     parser.add_argument("--faults", type=int, default=40, help="number of faults")
     parser.add_argument("--clients", type=int, default=4, help="clients that talk meanwhile")
     parser.add_argument("--turns", type=int, default=100_000, help="most turns of all clients")
+    parser.add_argument("--hours", type=float, default=3.0, help="length of the soak; Ctrl-C ends it early")
     parser.add_argument("--folder", type=Path, help="keep all here; a run that was broken off goes on where it was")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
@@ -79,12 +92,14 @@ def main() -> None:
             asked = (given.seed, given.faults, given.clients, given.turns)
             figures |= faults.measure(folder / f"seed-{given.seed}", *asked, tell)
         if "learning" in (given.only or PARTS):
-            asked = (given.seed, given.faults, given.clients)
-            figures |= learning.measure(folder / f"learning-{given.seed}", *asked, tell)
+            place = folder / f"learning-{given.seed}"
+            figures |= learning.measure(place, given.seed, given.faults, given.clients, tell)
         if "machine" in (given.only or PARTS):
             figures |= machine.measure(folder / f"machine-{given.seed}", given.seed, given.faults, given.clients, tell)
         if "power" in (given.only or PARTS):
             figures |= power.measure(temporary / "power", given.seed, tell)
+        if SOAK in (given.only or ()):
+            figures |= soak.measure(folder / "soak", given.hours, given.clients, tell)
         if "restore" in (given.only or PARTS):
             figures |= restore.measure(temporary / "restore", tell)
     bars.show(console, "chaos", BARS, figures)

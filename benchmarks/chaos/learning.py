@@ -20,7 +20,12 @@ from burnish.errors import AdapterError
 from tests.e2e.whole import Whole
 
 MIN_ROWS = 4
-LEARNS = {"learner.min_rows": MIN_ROWS, "learner.max_wait": 5.0, "learner.recipe.anchor_rows": 4, "gateway.processes": 1}
+LEARNS = {
+    "learner.min_rows": MIN_ROWS,
+    "learner.max_wait": 5.0,
+    "learner.recipe.anchor_rows": 4,
+    "gateway.processes": 1,
+}
 """Steps follow each other. A half of `MIN_ROWS` begins one after `max_wait`, so fewer rows than that may wait for
 ever.
 """

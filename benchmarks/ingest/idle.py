@@ -5,15 +5,15 @@ recorded and filed, so that the journal is not empty.
 """
 
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks import processes
 from benchmarks.bars import Tell
 from burnish.config import Settings
 from burnish.journal import Journal
@@ -23,7 +23,6 @@ from tests.e2e.whole import Whole, free_port, until
 SETTLE_SECONDS = 40.0
 """Seconds after the last turn. The parts have done what turns make them do, and what they do once after a start."""
 N_TURNS = 8
-_PART = re.compile(r"burnish (?:run )?(\w+)")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -82,18 +81,6 @@ def _journal_of(whole: Whole) -> Any:
 def _spent(whole: Whole) -> dict[tuple[str, int], float]:
     """CPU seconds of each of its processes so far, by part and process id."""
     assert whole.process is not None
-    stats = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            with suppress(OSError):
-                stats[int(folder.name)] = (folder / "stat").read_text().rpartition(")")[2].split()
-    family = {whole.process.pid}
-    while more := {pid for pid, fields in stats.items() if int(fields[1]) in family} - family:
-        family |= more
-    return {(_part_of(pid), pid): sum(map(int, stats[pid][11:15])) / _TICKS for pid in family}
-
-
-def _part_of(pid: int) -> str:
-    command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    named = _PART.search(command)
-    return named[1] if named else "guard"
+    known = processes.stats()
+    family = processes.family(whole.process.pid, known)
+    return {(processes.part_of(pid), pid): sum(map(int, known[pid][11:15])) / _TICKS for pid in family}
