@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos import machine
-from benchmarks.chaos.faults import Done, _is_excused, _known, _recoveries, plan
+from benchmarks.chaos import learning, machine, soak
+from benchmarks.chaos.faults import Done, _is_excused, _known, plan, recoveries
 from benchmarks.chaos.ledger import Ledger, Seen, audit
 from benchmarks.chaos.machine import KINDS, Control, Over, _may_be_refused, _may_be_unrecorded
 
@@ -28,7 +28,7 @@ def test_only_a_gateway_or_an_engine_excuses_a_failed_request() -> None:
     assert not _is_excused(101.0, 102.0, done)
     assert _is_excused(199.0, 201.0, done) and _is_excused(205.0, 205.5, done)
     assert not _is_excused(150.0, 151.0, done) and not _is_excused(207.0, 208.0, done)
-    assert _recoveries(done) == {"recover_gateway_stall": 1.0, "recover_judge": 10.0}
+    assert recoveries(done) == {"recover_gateway_stall": 1.0, "recover_judge": 10.0}
 
 
 def test_a_broken_off_run_goes_on_with_what_it_knows(tmp_path: Path) -> None:
@@ -64,6 +64,25 @@ def test_the_audit_finds_what_is_lost_doubled_or_trained_twice(tmp_path: Path) -
             database.execute("INSERT INTO sample VALUES (?, ?)", (step, turn))
     found = audit(tmp_path / "journal.db", ledger)
     assert (found.lost, found.doubled, found.trained_twice) == (("client 0 turn 2",), ("client 0 turn 1",), 1)
+
+
+def test_the_learner_is_done_if_less_waits_than_begins_a_step_and_no_step_is_open() -> None:
+    assert learning._is_settled({"n_waiting": 1, "n_open": 0})
+    assert not learning._is_settled({"n_waiting": 2, "n_open": 0})
+    assert not learning._is_settled({"n_waiting": 0, "n_open": 1})
+
+
+def test_a_slope_leaves_out_the_warm_up_and_is_not_moved_by_single_samples() -> None:
+    samples = [
+        {"hours": n / 10, "steps": 1.0, "versions": 1.0, "memory": 50.0 if n < 10 else 100.0 + n, "disk": 7.0}
+        for n in range(31)
+    ]
+    samples[20]["memory"] = 10_000.0
+    found = soak.slopes(samples)
+    assert found.keys() == {"memory_slope", "disk_slope"}
+    assert found["memory_slope"] == pytest.approx(100 * 10.0 / 120.0, rel=0.02)
+    assert found["disk_slope"] == 0.0
+    assert soak.slopes(samples[:2]) == {}
 
 
 def test_a_plan_for_a_machine_follows_from_its_seed() -> None:
