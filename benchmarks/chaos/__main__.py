@@ -2,9 +2,10 @@
 
 `faults`: random kill -9 and SIGSTOP of every part of a real `burnish up`, with a stub in the engine's place, and a
 ledger from outside. `learning`: the same with clients that rate, and the sandbox's model on a real engine. `machine`:
-a disk that is full, fails or is slow, and no file handles (needs a C compiler). `power`: power failures at any moment
-of a gateway and an ingester that flush what they record (needs strace). `restore`: a backup under load, restored
-elsewhere, with the sandbox's model on a real engine. `soak`: hours of mixed load on a server that learns.
+a disk that is full, fails or is slow, a clock that jumps, no handles and no memory (needs a C compiler). `power`: power
+failures at any moment of a gateway and an ingester that flush what they record (needs strace). `restore`: a backup
+under load, restored elsewhere, with the sandbox's model on a real engine. `soak`: hours of mixed load on a server that
+learns.
 """
 
 import argparse

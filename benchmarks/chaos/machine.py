@@ -1,10 +1,11 @@
-"""A disk that is full, fails or is slow, or no file handles, under a whole `burnish up` that clients talk to.
+"""A disk that is full, fails or is slow, a clock that jumps, no file handles or no memory, under a whole `burnish up`.
 
-A library in front of libc (faulty_disk.c, compiled here) lets every write, flush, new file and rename below the state
-directory meet the fault, in all parts at once. Handles run out because the limit of each process is what it has open.
-The plan follows from the seed alone. A fault is over when every part works and a new reply is filed. Serving goes on
-meanwhile, but without handles a gateway may refuse. A full or failing disk may keep replies from being recorded, the
-other faults may not. Nothing from before or after a fault may be lost.
+A library in front of libc (faulty_machine.c, compiled here) lets every write, flush, new file and rename below the
+state directory meet the fault, and every look at the clock, in all parts at once. The clock jumps forward or back, and
+to the right time again. Handles and memory run out because the limit of each process is what it has. The plan follows
+from the seed alone. A fault is over when every part works and a new reply is filed. Serving goes on meanwhile, but
+without handles or memory a gateway may refuse. A full or failing disk may keep replies from being recorded, the other
+faults may not. Nothing from before or after a fault may be lost.
 """
 
 import os
@@ -28,24 +29,27 @@ from burnish.config import Settings
 from tests.e2e.whole import Whole, until
 
 OF_DISK = ("full", "failing", "slow")
-KINDS = (*OF_DISK, "handles")
+LIMITS = {"handles": resource.RLIMIT_NOFILE, "memory": resource.RLIMIT_AS}
+KINDS = (*OF_DISK, "clock", *LIMITS)
 SECONDS = (0.5, 6.0)
 """How long a fault lasts."""
 PAUSE = (1.0, 3.0)
 """Seconds between two faults."""
 SLOW_MS = (5, 60)
 """Milliseconds that each call waits on a slow disk."""
+JUMP = (60, 90_000)
+"""Seconds by which the clock jumps."""
 PATIENCE = 120.0
-SOURCE = Path(__file__).with_name("faulty_disk.c")
+SOURCE = Path(__file__).with_name("faulty_machine.c")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of the plan."""
+    """One fault of the plan. `amount`: milliseconds of a slow call, or seconds by which the clock jumps."""
 
     kind: str
     seconds: float
-    wait_ms: int
+    amount: int
     pause: float
 
 
@@ -60,31 +64,33 @@ class Over:
 
 
 class Control:
-    """What the disk does at the moment, as the library reads it."""
+    """What disk and clock do at the moment, as the library reads it."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
-        file.write_bytes(struct.pack("ii", 0, 0))
+        self.file = file
+        file.write_bytes(struct.pack("iii", 0, 0, 0))
 
-    def set(self, kind: str, wait_ms: int = 0) -> None:
-        state = 1 + OF_DISK.index(kind) if kind else 0
-        with self._file.open("r+b") as stream:
-            stream.write(struct.pack("ii", state, wait_ms))
+    def set(self, kind: str, amount: int = 0) -> None:
+        disk = (1 + OF_DISK.index(kind), amount) if kind in OF_DISK else (0, 0)
+        with self.file.open("r+b") as stream:
+            stream.write(struct.pack("iii", *disk, amount if kind == "clock" else 0))
 
 
 def plan(seed: int, n: int) -> list[Fault]:
     """`n` faults. The first ones of a longer plan with the same seed are the same."""
-    rng = random.Random(seed)
-    return [
-        Fault(rng.choice(KINDS), rng.uniform(*SECONDS), rng.randint(*SLOW_MS), rng.uniform(*PAUSE)) for _ in range(n)
-    ]
+    rng, faults = random.Random(seed), list[Fault]()
+    for _ in range(n):
+        kind = rng.choice(KINDS)
+        amount = rng.choice((-1, 1)) * rng.randint(*JUMP) if kind == "clock" else rng.randint(*SLOW_MS)
+        faults.append(Fault(kind, rng.uniform(*SECONDS), amount, rng.uniform(*PAUSE)))
+    return faults
 
 
 def library(folder: Path) -> Path:
     """The compiled library. Exits with the remedy if there is no compiler."""
     if shutil.which("cc") is None:
-        sys.exit("faults of a disk need a C compiler; install one with `apt install gcc`")
-    made = folder / "faulty_disk.so"
+        sys.exit("faults of a machine need a C compiler; install one with `apt install gcc`")
+    made = folder / "faulty_machine.so"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-ldl"], check=True)
     return made
 
@@ -156,13 +162,13 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict
 
 def _suffer(control: Control, parts: Parts, whole: Whole, settings: Settings, fault: Fault) -> Over:
     began = time.time()
-    if fault.kind in OF_DISK:
-        control.set(fault.kind, fault.wait_ms)
+    if fault.kind in LIMITS:
+        with _no_more(fault.kind, [parts.pid(part) for part in PARTS if part != "engine"]):
+            time.sleep(fault.seconds)
+    else:
+        control.set(fault.kind, fault.amount)
         time.sleep(fault.seconds)
         control.set("")
-    else:
-        with _no_handles([parts.pid(part) for part in PARTS if part != "engine"]):
-            time.sleep(fault.seconds)
     ended = time.time()
     until(
         lambda: all(parts.works(part, 0) for part in PARTS),
@@ -176,18 +182,27 @@ def _suffer(control: Control, parts: Parts, whole: Whole, settings: Settings, fa
 
 
 @contextmanager
-def _no_handles(pids: Sequence[int]) -> Iterator[None]:
-    """Inside the block these processes may open no more than they have open."""
-    before = {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids}
+def _no_more(kind: str, pids: Sequence[int]) -> Iterator[None]:
+    """Inside the block these processes may take no more handles, or no more memory, than they have."""
+    limit = LIMITS[kind]
+    before = {pid: resource.prlimit(pid, limit) for pid in pids}
     for pid, (_, hard) in before.items():
-        highest = max(int(handle.name) for handle in Path(f"/proc/{pid}/fd").iterdir())
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + 1, hard))
+        resource.prlimit(pid, limit, (_n_handles(pid) if kind == "handles" else _memory(pid), hard))
     try:
         yield
     finally:
         for pid, limits in before.items():
             with suppress(ProcessLookupError):
-                resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+                resource.prlimit(pid, limit, limits)
+
+
+def _n_handles(pid: int) -> int:
+    return 1 + max(int(handle.name) for handle in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def _memory(pid: int) -> int:
+    """The size of the process's address space in bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def _is_faulty(pid: int) -> bool:
@@ -208,9 +223,9 @@ def _may_be_unrecorded(seen: Seen, done: Sequence[Over]) -> bool:
 
 
 def _may_be_refused(seen: Seen, done: Sequence[Over]) -> bool:
-    """True if the request failed while its gateway had no handles."""
+    """True if the request failed while its gateway could take no handle or no memory."""
     return any(
-        each.kind == "handles" and seen.began < each.ended + each.recovery + GRACE and seen.ended > each.began
+        each.kind in LIMITS and seen.began < each.ended + each.recovery + GRACE and seen.ended > each.began
         for each in done
     )
 

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def test_a_slope_leaves_out_the_warm_up_and_is_not_moved_by_single_samples() -> 
 
 def test_a_plan_for_a_machine_follows_from_its_seed() -> None:
     assert machine.plan(7, 40)[:10] == machine.plan(7, 10) != machine.plan(8, 10)
-    assert {each.kind for each in machine.plan(7, 40)} == set(KINDS)
+    assert {each.kind for each in machine.plan(7, 60)} == set(KINDS)
 
 
 def test_only_a_disk_that_takes_nothing_excuses_a_missing_record() -> None:
@@ -147,3 +148,41 @@ def test_the_faulty_disk_refuses_what_is_written_below_its_folder_alone(tmp_path
             control.set("")
             found = [int(line) for line in done.stdout.split()]
             assert found == (wanted if name == "state" else [0] * 7), (kind, name)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("jump", [0, 3600, -90_000])
+def test_the_clock_jumps_and_timers_run_on(tmp_path: Path, jump: int) -> None:
+    library, control = machine.library(tmp_path), Control(tmp_path / "control")
+    control.set("clock", jump)
+    before = time.time(), time.monotonic()
+    environment = {"LD_PRELOAD": str(library), "LD_FAULTY_FOLDER": "/nowhere/", "LD_FAULTY_CONTROL": str(control.file)}
+    looks = "import time, datetime; print(time.time(), datetime.datetime.now().timestamp(), time.monotonic())"
+    done = subprocess.run([sys.executable, "-c", looks], env=os.environ | environment, capture_output=True, text=True)
+    wall, also, timer = map(float, done.stdout.split())
+    assert wall - before[0] == pytest.approx(jump, abs=30) and also - wall == pytest.approx(0, abs=1)
+    assert 0 <= timer - before[1] < 30
+
+
+_FILLS = """
+import sys
+print("begun", flush=True)
+sys.stdin.readline()
+try:
+    bytearray(2**28)
+except MemoryError:
+    print("none")
+else:
+    print("some")
+"""
+
+
+def test_a_process_may_take_no_more_memory_than_it_has() -> None:
+    for is_limited in (True, False):
+        with subprocess.Popen(
+            [sys.executable, "-c", _FILLS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None and process.stdout.readline() == "begun\n"
+            with machine._no_more("memory", [process.pid] if is_limited else []):
+                said, _ = process.communicate("\n")
+        assert said.strip() == ("none" if is_limited else "some")

@@ -1,9 +1,11 @@
-/* A disk that is full, fails or is slow, for the files below one folder: a library for LD_PRELOAD.
+/* A disk that is full, fails or is slow, for the files below one folder, and a clock that jumps: a library for
+ * LD_PRELOAD.
  *
- * LD_FAULTY_FOLDER is the folder. LD_FAULTY_CONTROL is a file of two 32-bit integers, which another process may change
- * at any time: what the disk does (0 nothing, 1 full, 2 failing, 3 slow), and for how many milliseconds a slow call
- * waits. A full disk takes the first half of every second write, as a real one does that has a little room left.
- * Reading always works. Writes through mapped memory are not seen. */
+ * LD_FAULTY_FOLDER is the folder. LD_FAULTY_CONTROL is a file of three 32-bit integers, which another process may change
+ * at any time: what the disk does (0 nothing, 1 full, 2 failing, 3 slow), for how many milliseconds a slow call waits,
+ * and by how many seconds the clock is wrong. A full disk takes the first half of every second write, as a real one does
+ * that has a little room left. Reading always works. Writes through mapped memory are not seen. Files keep their true
+ * times, and timers run on. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,7 +35,7 @@ __attribute__((constructor)) static void begin(void) {
     folder = getenv("LD_FAULTY_FOLDER");
     int handle = file && folder ? REAL(open)(file, O_RDONLY | O_CLOEXEC) : -1;
     if (handle < 0) return;
-    void *found = mmap(NULL, 8, PROT_READ, MAP_SHARED, handle, 0);
+    void *found = mmap(NULL, 12, PROT_READ, MAP_SHARED, handle, 0);
     if (found != MAP_FAILED) control = found;
     close(handle);
 }
@@ -170,3 +173,28 @@ int rename(const char *from, const char *to) {
 }
 
 int mkdir(const char *path, mode_t mode) { return fails(state_in(AT_FDCWD, path)) ? -1 : REAL(mkdir)(path, mode); }
+
+static int32_t jump(void) { return control ? control[2] : 0; }
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    static __typeof__(&clock_gettime) real;
+    if (!real) real = REAL(clock_gettime);
+    int failed = real(clock, now);
+    if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += jump();
+    return failed;
+}
+
+int gettimeofday(struct timeval *now, void *zone) {
+    static int (*real)(struct timeval *, void *);
+    if (!real) real = (int (*)(struct timeval *, void *))dlsym(RTLD_NEXT, "gettimeofday");
+    int failed = real(now, zone);
+    if (!failed) now->tv_sec += jump();
+    return failed;
+}
+
+time_t time(time_t *place) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (place) *place = now.tv_sec;
+    return now.tv_sec;
+}
