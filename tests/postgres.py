@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -32,11 +33,18 @@ _LIBC = ctypes.CDLL(None)
 
 @dataclass
 class Postgres:
-    """One running server. `emptied` is a database with an empty journal, `fresh` is a new database."""
+    """One server. `emptied` is a database with an empty journal, `fresh` is a new database."""
 
     folder: Path
+    process: "subprocess.Popen[bytes]"
+    command: Sequence[str]
     n_databases: int = 0
     _shared: str = ""
+
+    def start(self) -> None:
+        """Start it again after it has ended, and wait until it answers."""
+        self.process = _start(self.folder, self.command)
+        _wait_until_it_answers(self.process, self.folder)
 
     def url(self, database: str) -> str:
         return f"postgresql+psycopg://burnish@/{database}?host={self.folder}"
@@ -45,6 +53,11 @@ class Postgres:
         """Run one statement as the owner."""
         with psycopg.connect(host=str(self.folder), user="burnish", dbname=database, autocommit=True) as connection:
             connection.execute(statement)
+
+    def rows(self, query: str, database: str) -> list[tuple[Any, ...]]:
+        """The rows of a query, read as the owner."""
+        with psycopg.connect(host=str(self.folder), user="burnish", dbname=database) as connection:
+            return connection.execute(query.encode()).fetchall()
 
     def empty(self) -> str:
         """The name of a new database without a schema."""
@@ -90,7 +103,7 @@ def postgres(request: pytest.FixtureRequest) -> Postgres:
 def serve(*, is_durable: bool = False, core: int | None = None) -> Iterator[Postgres]:
     """A server of one's own. Without `is_durable` it is faster and would not survive a power failure."""
     binaries = _binaries()
-    owner = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+    owner = _owner()
     folder = Path(tempfile.mkdtemp(prefix="burnish-postgres-"))
     os.chown(folder, owner.pw_uid, owner.pw_gid)
     data = folder / "data"
@@ -98,26 +111,37 @@ def serve(*, is_durable: bool = False, core: int | None = None) -> Iterator[Post
     subprocess.run(_as(owner, init), check=True, capture_output=True, cwd="/")
     fast = () if is_durable else ("fsync=off", "full_page_writes=off")
     options = [part for option in ("listen_addresses=", *fast) for part in ("-c", option)]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [str(part) for part in (binaries / "postgres", "-D", data, "-k", folder, *options)],
+    command = [str(part) for part in (binaries / "postgres", "-D", data, "-k", folder, *options)]
+    server = Postgres(folder, _start(folder, command), command)
+    if core is not None:
+        os.sched_setaffinity(server.process.pid, {core % (os.cpu_count() or 1)})
+    try:
+        _wait_until_it_answers(server.process, folder)
+        yield server
+    finally:
+        server.process.send_signal(signal.SIGQUIT)
+        server.process.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(folder: Path, command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    owner = _owner()
+    is_root = os.geteuid() == 0
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(
+            command,
             cwd="/",
             stdout=log,
             stderr=subprocess.STDOUT,
-            user=owner.pw_uid if os.geteuid() == 0 else None,
-            group=owner.pw_gid if os.geteuid() == 0 else None,
-            extra_groups=[] if os.geteuid() == 0 else None,
+            user=owner.pw_uid if is_root else None,
+            group=owner.pw_gid if is_root else None,
+            extra_groups=[] if is_root else None,
             preexec_fn=_end_with_parent,
         )
-    if core is not None:
-        os.sched_setaffinity(server.pid, {core % (os.cpu_count() or 1)})
-    try:
-        _wait_until_it_answers(server, folder)
-        yield Postgres(folder)
-    finally:
-        server.send_signal(signal.SIGQUIT)
-        server.wait(30)
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _owner() -> pwd.struct_passwd:
+    return pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
 
 
 def _wait_until_it_answers(server: "subprocess.Popen[bytes]", folder: Path) -> None:

@@ -2,10 +2,10 @@
 
 `faults`: random kill -9 and SIGSTOP of every part of a real `burnish up`, with a stub in the engine's place, and a
 ledger from outside. `learning`: the same with clients that rate, and the sandbox's model on a real engine. `machine`:
-a disk that is full, fails or is slow, a clock that jumps, no handles and no memory (needs a C compiler). `power`: power
-failures at any moment of a gateway and an ingester that flush what they record (needs strace). `restore`: a backup
-under load, restored elsewhere, with the sandbox's model on a real engine. `soak`: hours of mixed load on a server that
-learns.
+a disk that is full, fails or is slow, a clock that jumps, no handles and no memory (needs a C compiler). `database`: a
+PostgreSQL that does not answer, breaks off every connection, or is killed. `power`: power failures at any moment of a
+gateway and an ingester that flush what they record (needs strace). `restore`: a backup under load, restored elsewhere,
+with the sandbox's model on a real engine. `soak`: hours of mixed load on a server that learns.
 """
 
 import argparse
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Figures
-from benchmarks.chaos import faults, learning, machine, power, restore, soak
+from benchmarks.chaos import database, faults, learning, machine, power, restore, soak
 
-PARTS = ("faults", "learning", "machine", "power", "restore")
+PARTS = ("faults", "learning", "machine", "database", "power", "restore")
 SOAK = "soak"
 
 
@@ -47,6 +47,11 @@ BARS: tuple[Bar, ...] = (
     ("accepted ratings lost", "learning_ratings_lost", "0", _none("learning_ratings_lost")),
     ("requests that other parts' faults failed", "learning_failed_by_others", "0", _none("learning_failed_by_others")),
     ("adapters lost", "learning_adapters_lost", "0", _none("learning_adapters_lost")),
+    ("faults of the database", "database_faults", "≥ 40", lambda f: f["database_faults"] >= 40),
+    ("replies lost", "database_lost", "0", _none("database_lost")),
+    ("replies doubled", "database_doubled", "0", _none("database_doubled")),
+    ("requests that failed", "database_requests_failed", "0", _none("database_requests_failed")),
+    ("until all parts work again, p95, s", "database_recover", "≤ 10", _at_most("database_recover", 10)),
     ("power failures", "power_failures", "≥ 1,000", lambda f: f["power_failures"] >= 1000),
     ("replies that a client saw and that they took", "power_lost", "0", _none("power_lost")),
     ("journals that they damaged", "power_damaged", "0", _none("power_damaged")),
@@ -97,6 +102,9 @@ def main() -> None:
             figures |= learning.measure(place, given.seed, given.faults, given.clients, tell)
         if "machine" in (given.only or PARTS):
             figures |= machine.measure(folder / f"machine-{given.seed}", given.seed, given.faults, given.clients, tell)
+        if "database" in (given.only or PARTS):
+            place = folder / f"database-{given.seed}"
+            figures |= database.measure(place, given.seed, given.faults, given.clients, tell)
         if "power" in (given.only or PARTS):
             figures |= power.measure(temporary / "power", given.seed, tell)
         if SOAK in (given.only or ()):

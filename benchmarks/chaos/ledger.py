@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,22 +160,29 @@ class Audit:
 def audit(journal: Path, ledger: Ledger) -> Audit:
     """Compare. A reply is found by its request's own text, the last message of its turn."""
     with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as database:
-        last = Counter(
-            json.loads(digests)[-1] for (digests,) in database.execute("SELECT message_digests FROM interaction")
-        )
-        texts = {
-            content: digest
-            for digest, body in database.execute("SELECT digest, body FROM blob WHERE body LIKE '%client %'")
-            if isinstance(content := json.loads(body).get("content"), str)
-        }
-        twice = database.execute(
-            "SELECT count(*) FROM (SELECT interaction_id FROM sample JOIN step USING (step_id) "
-            "WHERE outcome = 'published' GROUP BY interaction_id HAVING count(*) > 1)"
-        ).fetchone()[0]
+        return audit_rows(database.execute, ledger)
+
+
+def audit_rows(rows: Callable[[str], Iterable[Any]], ledger: Ledger) -> Audit:
+    """The same for a journal whose queries `rows` answers. JSON columns may be text or parsed."""
+    last = Counter(_parsed(digests)[-1] for (digests,) in rows("SELECT message_digests FROM interaction"))
+    texts = {
+        content: digest
+        for digest, body in rows("SELECT digest, body FROM blob WHERE body LIKE '%client %'")
+        if isinstance(content := json.loads(body).get("content"), str)
+    }
+    ((twice,),) = rows(
+        "SELECT count(*) FROM (SELECT interaction_id FROM sample JOIN step USING (step_id) "
+        "WHERE outcome = 'published' GROUP BY interaction_id HAVING count(*) > 1) AS twice"
+    )
     filed = {each.text: last[texts[each.text]] if each.text in texts else 0 for each in ledger.seen if each.is_whole}
     lost = tuple(text for text, n in filed.items() if n == 0)
     doubled = tuple(text for text, n in filed.items() if n > 1)
     return Audit(lost, doubled, int(twice), sum(last.values()))
+
+
+def _parsed(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def wait_filed(look: Callable[[], Audit], seconds: float) -> Audit:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos import learning, machine, soak
+from benchmarks.chaos import database, learning, machine, soak
 from benchmarks.chaos.faults import Done, _is_excused, _known, plan, recoveries
 from benchmarks.chaos.ledger import Ledger, Seen, audit
 from benchmarks.chaos.machine import KINDS, Control, Over, _may_be_refused, _may_be_unrecorded
@@ -89,6 +89,11 @@ def test_a_slope_leaves_out_the_warm_up_and_is_not_moved_by_single_samples() -> 
 def test_a_plan_for_a_machine_follows_from_its_seed() -> None:
     assert machine.plan(7, 40)[:10] == machine.plan(7, 10) != machine.plan(8, 10)
     assert {each.kind for each in machine.plan(7, 60)} == set(KINDS)
+
+
+def test_a_plan_for_a_database_follows_from_its_seed() -> None:
+    assert database.plan(7, 40)[:10] == database.plan(7, 10) != database.plan(8, 10)
+    assert {each.kind for each in database.plan(7, 40)} == set(database.KINDS)
 
 
 def test_only_a_disk_that_takes_nothing_excuses_a_missing_record() -> None:
