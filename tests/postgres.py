@@ -38,25 +38,30 @@ class Postgres:
     folder: Path
     process: "subprocess.Popen[bytes]"
     command: Sequence[str]
+    port: int = 5432
     n_databases: int = 0
     _shared: str = ""
 
     def start(self) -> None:
         """Start it again after it has ended, and wait until it answers."""
         self.process = _start(self.folder, self.command)
-        _wait_until_it_answers(self.process, self.folder)
+        _wait_until_it_answers(self)
+
+    def connect(self, database: str, **options: Any) -> "psycopg.Connection[Any]":
+        """A connection as the owner."""
+        return psycopg.connect(host=str(self.folder), port=self.port, user="burnish", dbname=database, **options)
 
     def url(self, database: str) -> str:
         return f"postgresql+psycopg://burnish@/{database}?host={self.folder}"
 
     def execute(self, statement: str, database: str = "postgres") -> None:
         """Run one statement as the owner."""
-        with psycopg.connect(host=str(self.folder), user="burnish", dbname=database, autocommit=True) as connection:
+        with self.connect(database, autocommit=True) as connection:
             connection.execute(statement)
 
     def rows(self, query: str, database: str) -> list[tuple[Any, ...]]:
         """The rows of a query, read as the owner."""
-        with psycopg.connect(host=str(self.folder), user="burnish", dbname=database) as connection:
+        with self.connect(database) as connection:
             return connection.execute(query.encode()).fetchall()
 
     def empty(self) -> str:
@@ -100,8 +105,19 @@ def postgres(request: pytest.FixtureRequest) -> Postgres:
 
 
 @contextmanager
-def serve(*, is_durable: bool = False, core: int | None = None) -> Iterator[Postgres]:
-    """A server of one's own. Without `is_durable` it is faster and would not survive a power failure."""
+def serve(
+    *,
+    is_durable: bool = False,
+    core: int | None = None,
+    within: Sequence[str] = (),
+    address: str = "",
+    port: int = 5432,
+) -> Iterator[Postgres]:
+    """A server of one's own. Without `is_durable` it is faster and would not survive a power failure.
+
+    It has a unix socket. With `address` it also listens there, for anybody. `within` is a command that runs it, for
+    example in a network namespace.
+    """
     binaries = _binaries()
     owner = _owner()
     folder = Path(tempfile.mkdtemp(prefix="burnish-postgres-"))
@@ -109,14 +125,19 @@ def serve(*, is_durable: bool = False, core: int | None = None) -> Iterator[Post
     data = folder / "data"
     init = [binaries / "initdb", "-D", data, "-U", "burnish", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
     subprocess.run(_as(owner, init), check=True, capture_output=True, cwd="/")
+    if address:
+        with (data / "pg_hba.conf").open("a", encoding="utf-8") as rules:
+            rules.write("host all all all trust\n")
     fast = () if is_durable else ("fsync=off", "full_page_writes=off")
-    options = [part for option in ("listen_addresses=", *fast) for part in ("-c", option)]
-    command = [str(part) for part in (binaries / "postgres", "-D", data, "-k", folder, *options)]
-    server = Postgres(folder, _start(folder, command), command)
+    chosen = (f"listen_addresses={address}", f"port={port}", *fast)
+    options = [part for option in chosen for part in ("-c", option)]
+    plain = [str(part) for part in (binaries / "postgres", "-D", data, "-k", folder, *options)]
+    command = [*within, *_becoming(owner), *plain] if within else plain
+    server = Postgres(folder, _start(folder, command, is_user=not within), command, port)
     if core is not None:
         os.sched_setaffinity(server.process.pid, {core % (os.cpu_count() or 1)})
     try:
-        _wait_until_it_answers(server.process, folder)
+        _wait_until_it_answers(server)
         yield server
     finally:
         server.process.send_signal(signal.SIGQUIT)
@@ -124,18 +145,18 @@ def serve(*, is_durable: bool = False, core: int | None = None) -> Iterator[Post
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(folder: Path, command: Sequence[str]) -> "subprocess.Popen[bytes]":
+def _start(folder: Path, command: Sequence[str], *, is_user: bool = True) -> "subprocess.Popen[bytes]":
     owner = _owner()
-    is_root = os.geteuid() == 0
+    is_other = is_user and os.geteuid() == 0
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             command,
             cwd="/",
             stdout=log,
             stderr=subprocess.STDOUT,
-            user=owner.pw_uid if is_root else None,
-            group=owner.pw_gid if is_root else None,
-            extra_groups=[] if is_root else None,
+            user=owner.pw_uid if is_other else None,
+            group=owner.pw_gid if is_other else None,
+            extra_groups=[] if is_other else None,
             preexec_fn=_end_with_parent,
         )
 
@@ -144,15 +165,15 @@ def _owner() -> pwd.struct_passwd:
     return pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
 
 
-def _wait_until_it_answers(server: "subprocess.Popen[bytes]", folder: Path) -> None:
+def _wait_until_it_answers(server: Postgres) -> None:
     deadline = time.monotonic() + 60
     while True:
         try:
-            psycopg.connect(host=str(folder), user="burnish", dbname="postgres").close()
+            server.connect("postgres").close()
             return
         except psycopg.OperationalError:
-            if server.poll() is not None or time.monotonic() > deadline:
-                pytest.fail("PostgreSQL did not start:\n" + (folder / "log").read_text(errors="replace"))
+            if server.process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail("PostgreSQL did not start:\n" + (server.folder / "log").read_text(errors="replace"))
             time.sleep(0.05)
 
 
@@ -190,6 +211,12 @@ def _as(owner: pwd.struct_passwd, command: Sequence[object]) -> list[str]:
     """The command as an unprivileged user, because PostgreSQL refuses to run as root."""
     plain = [str(part) for part in command]
     return ["runuser", "-u", owner.pw_name, "--", *plain] if os.geteuid() == 0 else plain
+
+
+def _becoming(owner: pwd.struct_passwd) -> list[str]:
+    """What runs a command as an unprivileged user in the same process, which signals reach."""
+    names = ["--reuid", owner.pw_name, "--regid", str(owner.pw_gid), "--clear-groups", "--pdeathsig", "QUIT"]
+    return ["setpriv", *names, "--"]
 
 
 def _end_with_parent() -> None:

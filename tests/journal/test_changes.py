@@ -6,7 +6,7 @@ import time
 from sqlalchemy import text
 
 from burnish.journal import Journal, jobs
-from burnish.journal.changes import LONGEST_REST, Rest
+from burnish.journal.changes import AGAIN, LONGEST_REST, Rest
 from burnish.journal.outage import repeat
 from burnish.journal.tables import JudgeJob, LeaseRow, LoadJob
 from tests.postgres import Postgres
@@ -126,3 +126,38 @@ def test_a_queue_says_when_its_next_job_is_due(any_journal: Journal) -> None:
         jobs.fail(session, LoadJob, first, "no", max_attempts=9, delay=5.0)
         assert time.time() + 1 < jobs.due_at(session, LoadJob) < time.time() + 30
         jobs.finish(session, LoadJob, second)
+
+
+async def test_a_listener_that_loses_its_connection_wakes_everybody_and_ends_nobody(postgres: Postgres) -> None:
+    name = postgres.fresh()
+    journal = Journal.open(postgres.url(name))
+    changes = journal.changes
+    changes.number()
+    resting = [asyncio.create_task(changes.told(30.0)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    await asyncio.to_thread(
+        postgres.execute, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'", name
+    )
+    assert await asyncio.wait_for(asyncio.gather(*resting), 10) == [True] * 3
+    changes.number()  # the end of the connection may come a moment after its last words
+    await asyncio.sleep(0.1)
+    changes.number()
+    assert not changes.is_told
+    await asyncio.sleep(AGAIN)
+    before = changes.number()  # it listens again
+    assert changes.is_told
+    commit(journal, "a")
+    wait_for_change(journal, before)
+    journal.close()
+
+
+async def test_a_listener_that_is_lost_between_two_looks_is_no_error(postgres: Postgres) -> None:
+    journal = Journal.open(postgres.url(postgres.fresh()))
+    changes = journal.changes
+    changes.number()
+    resting = asyncio.create_task(changes.told(0.5))
+    await asyncio.sleep(0.1)
+    changes._listener.close()  # as libpq does when a machine no longer answers
+    assert await resting is False
+    assert isinstance(changes.number(), int)
+    journal.close()

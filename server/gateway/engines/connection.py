@@ -6,12 +6,17 @@ never uses: redirects, cookies, compression, proxies, trailers. If nobody reads 
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import httptools
 
 HIGH_WATER = 256 * 1024
+LOST = {"TCP_USER_TIMEOUT": 15_000, "TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+"""How the system notices within 15 to 25 s that an engine's machine or network is gone. A machine that is there answers
+its packets, however long its engine thinks.
+"""
 
 
 class ConnectionBroken(OSError):
@@ -129,6 +134,11 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=0)  # a request leaves at once, ahead of the other work of the loop
+        opened = transport.get_extra_info("socket")
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in LOST.items():
+            if (option := getattr(socket, name, None)) is not None:  # not every system has all of them
+                opened.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def connection_lost(self, error: Exception | None) -> None:
         # the end of the connection is the end of such a body

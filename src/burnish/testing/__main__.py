@@ -13,12 +13,14 @@ from burnish.testing.stub_engine import StubEngine
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m burnish.testing", description=__doc__)
     parser.add_argument("--script", type=Path, help="a JSON file of scenes (src/burnish/testing/scenes.py)")
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--api-key", default="", help="what /v1 asks for as a bearer token")
     parser.add_argument("--base-name", default="base")
     parser.add_argument("--token-delay", type=float, default=0.0, help="seconds for each token")
     asked = parser.parse_args()
     settings = {
+        "host": asked.host,
         "port": asked.port,
         "api_key": asked.api_key,
         "base_name": asked.base_name,

@@ -58,6 +58,7 @@ class StubEngine:
         logprob_of(model, token) for token in ids
     ]
     max_model_len: int = 2048
+    host: str = "127.0.0.1"
     port: int = 0
     url: str = ""
     requests: list[Tree] = field(default_factory=list)
@@ -75,7 +76,7 @@ class StubEngine:
         self.stop()
 
     def start(self) -> None:
-        """Listen on loopback, in a thread of its own, on `port` (0 takes a free one, kept for later starts)."""
+        """Listen on `host`, in a thread of its own, on `port` (0 takes a free one, kept for later starts)."""
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), name="stub-engine", daemon=True)
         self._thread.start()
@@ -108,10 +109,10 @@ class StubEngine:
         self.add_routes(app)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.0)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", self.port)
+        site = web.TCPSite(runner, self.host, self.port)
         await site.start()
         self.port = runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{self.host}:{self.port}"
         started.set()
         await self._end.wait()
         if runner.server is not None:

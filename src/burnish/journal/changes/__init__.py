@@ -46,6 +46,7 @@ class Changes:
         self._counter: sqlite3.Connection | None = None
         self._watch: FolderWatch | None = None
         self._listener: Any = None
+        self._socket = -1  # the listener's; a lost connection no longer knows it
         self._n = 0
         self._tried_at = -math.inf
         self._waiters: set[asyncio.Future[bool]] = set()
@@ -99,7 +100,7 @@ class Changes:
 
     def _handle(self) -> int | None:
         if self._listener is not None:
-            return int(self._listener.fileno())
+            return self._socket
         return self._watch.fileno() if self._watch is not None else None
 
     def _drain(self) -> None:
@@ -144,6 +145,7 @@ class Changes:
                 self._listener.rollback()
                 self._listener.autocommit = True
                 self._listener.execute(f"LISTEN {CHANNEL}")
+                self._socket = self._listener.fileno()
             self._n += any([True for _ in self._listener.notifies(timeout=0)])
         except (SQLAlchemyError, psycopg.Error, OSError):
             self._drop()
