@@ -36,6 +36,7 @@ _COUNTS = {
     "n_open": "SELECT count(*) FROM step WHERE outcome = 'open'",
     "n_trained": "SELECT count(*) FROM interaction WHERE spent_step IS NOT NULL",
     "n_waiting": f"SELECT count(*) FROM interaction WHERE spent_step IS NULL AND skip_reason IS NULL AND {_RATED}",
+    "n_skipped": f"SELECT count(*) FROM interaction WHERE skip_reason IS NOT NULL AND {_RATED}",
     "n_rated": f"SELECT count(*) FROM interaction WHERE {_RATED}",
     "n_live": "SELECT count(*) FROM version WHERE state IN ('live', 'retired')",
 }
@@ -83,6 +84,7 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict
         "learning_ratings": float(len(clients.rated)),
         "learning_ratings_lost": float(max(0, len(clients.rated) - counts["n_rated"])),
         "learning_trained": float(counts["n_trained"]),
+        "learning_skipped": float(counts["n_skipped"]),
         "trained_twice": float(found.trained_twice),
         "stranded": float(counts["n_waiting"] if not _is_settled(counts) else 0),
         "learning_adapters_lost": float(_n_lost(settings)),

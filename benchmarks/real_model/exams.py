@@ -11,7 +11,7 @@ from burnish.errors import BurnishError
 from burnish.files import read_json, replace_text
 from burnish.sandbox.demo.worlds import UNSEEN
 from burnish.sandbox.english import questions, style
-from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, read_prompts
+from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, SECOND_TEMPERATURE, read_prompts
 
 Conversation = Sequence[Mapping[str, str]]
 
@@ -37,31 +37,33 @@ class Exams:
         return style.breakdown(asked, await self._ask(BASE_NAME, prompts))["score"]
 
     async def abilities(self) -> dict[str, float]:
-        """The unseen prompts, greedily. `kept`: the share of those that the base passes. `general`: the prompts passed,
-        as a multiple of the base's. Raises BurnishError if the base passes none.
+        """The unseen prompts, greedily. `kept`: the share of those that the base passes. `kept_sure`: of those that it
+        passes three times, as the gate's prompts. `general`: the prompts passed, as a multiple of the base's. Raises
+        BurnishError if the base passes none.
         """
-        of_base = await self._of_base()
+        of_base, *again = await self._of_base()
         if not any(of_base):
             raise BurnishError(f"expected a base that passes some of the prompts in {UNSEEN}, got one that passes none")
         own = await self._passed(self._running.agent)
-        n_kept = sum(a and b for a, b in zip(of_base, own, strict=True))
-        return {"kept": n_kept / sum(of_base), "general": sum(own) / sum(of_base)}
+        sure = [all(each) for each in zip(of_base, *again, strict=True)]
+        found = {"kept": _share(own, of_base), "general": sum(own) / sum(of_base)}
+        return found | ({"kept_sure": _share(own, sure)} if any(sure) else {})
 
-    async def _of_base(self) -> list[bool]:
-        """What the base passes. It is asked once for all runs."""
-        file = self._running.settings.state_dir / "cache" / "unseen.json"
+    async def _of_base(self) -> list[list[bool]]:
+        """What the base passes: greedily, and in each of two draws. It is asked once for all runs."""
+        file = self._running.settings.state_dir / "cache" / "unseen-base.json"
         known = read_json(file)
         if known is None:
-            known = {"passed": await self._passed(BASE_NAME)}
+            known = {"passed": [await self._passed(BASE_NAME, each) for each in (0.0, *2 * [SECOND_TEMPERATURE])]}
             file.parent.mkdir(exist_ok=True)
             replace_text(file, json.dumps(known) + "\n")
-        return [bool(each) for each in known["passed"]]
+        return [[bool(each) for each in passed] for passed in known["passed"]]
 
-    async def _passed(self, model: str) -> list[bool]:
+    async def _passed(self, model: str, temperature: float = 0.0) -> list[bool]:
         prompts = read_prompts(UNSEEN, None)
         messages, tools = [prompt.messages for prompt in prompts], [prompt.tools for prompt in prompts]
         replies = await self._running.client.answers(
-            model, messages, tools, temperature=0.0, max_tokens=GENERAL_MAX_TOKENS
+            model, messages, tools, temperature=temperature, max_tokens=GENERAL_MAX_TOKENS
         )
         return [bool(prompt.check.fullmatch(reply)) for prompt, reply in zip(prompts, replies, strict=True)]
 
@@ -73,3 +75,7 @@ class Exams:
         return await self._running.client.answers(
             model, prompts, temperature=world.TEMPERATURE, max_tokens=world.MAX_TOKENS
         )
+
+
+def _share(own: Sequence[bool], among: Sequence[bool]) -> float:
+    return sum(a and b for a, b in zip(own, among, strict=True)) / sum(among)

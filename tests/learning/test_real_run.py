@@ -34,7 +34,7 @@ async def test_a_run_without_a_learner(tmp_path: Path) -> None:
     found = style.breakdown(questions.heldout(), [REPLY] * len(questions.heldout()))
     assert result.scores == {0: found["score"], 16: found["score"]}
     assert result.curves["content"] == {0: found["content"], 16: found["content"]}
-    assert result.curves["kept"] == result.curves["general"] == {16: 1.0}
+    assert result.curves["kept"] == result.curves["kept_sure"] == result.curves["general"] == {16: 1.0}
     assert result.curves["step_kl"] == {}
     assert (result.figures["n_failed"], result.figures["n_late"], result.figures["n_trained"]) == (0, 0, 0)
     assert sum(done) == 16
@@ -42,7 +42,7 @@ async def test_a_run_without_a_learner(tmp_path: Path) -> None:
     said = {str(message["content"]) for message in first}
     notes = {text for text in said if any(wish.instruction in text for wish in style.HOUSE_STYLE)}
     assert notes == {style.NO_COMMAS.instruction}
-    assert (tmp_path / "cache" / "unseen.json").exists()
+    assert (tmp_path / "cache" / "unseen-base.json").exists()
 
 
 async def test_the_speed_of_streams_is_of_all_their_tokens(tmp_path: Path) -> None:

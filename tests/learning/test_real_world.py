@@ -1,5 +1,6 @@
 """The real model's worlds: recorded hashes, wishes that programs can check, notes that hear them, general abilities."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,22 +111,25 @@ async def test_abilities_are_shares_of_what_the_base_passes_and_the_base_is_aske
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed = {BASE_NAME: [True, True, True, True, False], "agent": [True, True, True, False, True]}
-    asked: list[str] = []
+    drawn = [True, False, True, True, True]
+    asked: list[tuple[str, float]] = []
     running: Any = SimpleNamespace(agent="agent", settings=SimpleNamespace(state_dir=tmp_path))
     exams = Exams(running)
 
-    async def answer(model: str) -> list[bool]:
-        asked.append(model)
-        return passed[model]
+    async def answer(model: str, temperature: float = 0.0) -> list[bool]:
+        asked.append((model, temperature))
+        return drawn if temperature else passed[model]
 
     monkeypatch.setattr(exams, "_passed", answer)
 
-    # of the base's four the agent keeps three, and it passes one that the base does not
-    assert await exams.abilities() == {"kept": 0.75, "general": 1.0}
-    assert await exams.abilities() == {"kept": 0.75, "general": 1.0}
-    assert asked == [BASE_NAME, "agent", "agent"]
+    # of the base's four the agent keeps three, of three that it passes in each draw two, and it passes another one
+    expected = {"kept": 0.75, "kept_sure": pytest.approx(2 / 3), "general": 1.0}
+    assert await exams.abilities() == expected
+    assert await exams.abilities() == expected
+    assert asked == [(BASE_NAME, 0.0), (BASE_NAME, 0.5), (BASE_NAME, 0.5), ("agent", 0.0), ("agent", 0.0)]
 
-    (tmp_path / "cache" / "unseen.json").write_text('{"passed": [false, false, false, false, false]}')
+    none = json.dumps({"passed": 3 * [5 * [False]]})
+    (tmp_path / "cache" / "unseen-base.json").write_text(none)
     with pytest.raises(BurnishError, match="got one that passes none"):
         await exams.abilities()
 

@@ -16,7 +16,7 @@ from burnish.sandbox.english.style import HOUSE_STYLE
 
 LAST = world.MILESTONES[-1]
 SHARES = ("content", *(wish.name for wish in HOUSE_STYLE))
-ABILITIES = ("kept", "general")
+ABILITIES = ("kept", "kept_sure", "general")
 COUNTED = (
     "score_prompted", "judge_calls", "shadow_tokens", "n_trained", "n_versions", "n_refused", "n_rolled_back",
     "n_requests", "n_failed", "n_late", "seconds", "seconds_waited",
