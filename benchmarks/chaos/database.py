@@ -59,10 +59,8 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict
             with Clients(whole.url, ledger, n_clients, 10**6):
                 for number, fault in enumerate(plan(seed, n)):
                     time.sleep(fault.pause)
-                    tell(
-                        f"database: fault {number + 1} of {n}: {fault.kind} for {fault.seconds:.1f} s; "
-                        f"{ledger.n_whole} replies"
-                    )
+                    lasts = "" if fault.kind == "severed" else f" for {fault.seconds:.1f} s"
+                    tell(f"database: fault {number + 1} of {n}: {fault.kind}{lasts}; {ledger.n_whole} replies")
                     ended = _suffer(server, fault)
                     _wait_recovered(whole, parts, server, name)
                     recoveries.append(time.time() - ended)
