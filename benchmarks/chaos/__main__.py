@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=4, help="clients that talk meanwhile")
     parser.add_argument("--turns", type=int, default=100_000, help="most turns of all clients")
     parser.add_argument("--hours", type=float, default=3.0, help="length of the soak; Ctrl-C ends it early")
-    parser.add_argument("--folder", type=Path, help="keep all here; a run that was broken off goes on where it was")
+    parser.add_argument("--folder", type=Path, help="keep all here; `faults` goes on where it was broken off")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     console = bars.make_console()

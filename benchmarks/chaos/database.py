@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import processes
 from benchmarks.bars import Tell
 from benchmarks.chaos.ledger import GRACE, Clients, Ledger, audit_rows, wait_filed
-from benchmarks.chaos.stand import PARTS, PATIENCE, Parts, running_engine
+from benchmarks.chaos.stand import PARTS, PATIENCE, Parts, begin, p95, running_engine
 from burnish.config import Settings
 from tests import postgres
 from tests.e2e.whole import Whole, until
@@ -45,7 +45,7 @@ def plan(seed: int, n: int) -> list[Fault]:
 
 def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict[str, float]:
     """Run the plan and audit the result."""
-    folder.mkdir(parents=True)
+    folder = begin(folder)
     recoveries: list[float] = []
     with postgres.serve(is_durable=True) as server, running_engine(folder) as engine:
         name = server.empty()
@@ -73,14 +73,13 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict
     failed = [each for each in ledger.seen if not each.is_whole]
     for each in failed[:10]:
         print(f"failed: {each}", file=sys.stderr)
-    recoveries.sort()
     return {
         "database_faults": float(len(recoveries)),
         "database_turns": float(ledger.n_whole),
         "database_lost": float(len(found.lost)),
         "database_doubled": float(len(found.doubled)),
         "database_requests_failed": float(len(failed)),
-        "database_recover": recoveries[min(len(recoveries) - 1, int(0.95 * len(recoveries)))],
+        "database_recover": p95(recoveries),
     }
 
 

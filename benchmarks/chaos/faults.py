@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.bars import Tell
 from benchmarks.chaos.ledger import EXCUSED, GRACE, Clients, Ledger, Seen, audit, wait_filed
-from benchmarks.chaos.stand import PARTS, PATIENCE, Engine, Parts, give_adapters, n_lost_adapters, running_engine
+from benchmarks.chaos.stand import PARTS, PATIENCE, Engine, Parts, give_adapters, n_lost_adapters, p95, running_engine
 from burnish.config import Settings
 from tests.e2e.whole import Whole, until
 
@@ -139,10 +139,10 @@ def recoveries(done: Sequence[Done]) -> dict[str, float]:
     found = {}
     for part in PARTS:
         for kind in KINDS:
-            taken = sorted(each.recovery for each in done if (each.part, each.kind) == (part, kind))
+            taken = [each.recovery for each in done if (each.part, each.kind) == (part, kind)]
             if taken:
                 name = f"recover_{part}" if kind == "kill" else f"recover_{part}_stall"
-                found[name] = taken[min(len(taken) - 1, int(0.95 * len(taken)))]
+                found[name] = p95(taken)
     return found
 
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from benchmarks.bars import Tell
 from benchmarks.chaos import faults
 from benchmarks.chaos.ledger import GRACE, Clients, Ledger, audit, wait_filed
-from benchmarks.chaos.stand import PATIENCE, Parts
+from benchmarks.chaos.stand import PATIENCE, Parts, begin, n_lost_adapters
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import Settings
-from burnish.errors import AdapterError
 from tests.e2e.whole import Whole
 
 MIN_ROWS = 4
@@ -38,13 +37,14 @@ _COUNTS = {
     "n_waiting": f"SELECT count(*) FROM interaction WHERE spent_step IS NULL AND skip_reason IS NULL AND {_RATED}",
     "n_skipped": f"SELECT count(*) FROM interaction WHERE skip_reason IS NOT NULL AND {_RATED}",
     "n_rated": f"SELECT count(*) FROM interaction WHERE {_RATED}",
+    "live": "SELECT coalesce(max(version), 0) FROM version WHERE state = 'live'",
     "n_live": "SELECT count(*) FROM version WHERE state IN ('live', 'retired')",
 }
 
 
 def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict[str, float]:
     """Run the plan, wait until everything rated was learned, and audit the result."""
-    folder.mkdir(parents=True)
+    folder = begin(folder)
     whole, ledger, done = Whole(folder / "state", LEARNS), Ledger(folder / "ledger.jsonl"), list[faults.Done]()
     settings = Settings(state_dir=whole.state)
     journal = settings.state_dir / "journal.db"
@@ -70,6 +70,7 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict
         counts = _settled(journal)
     finally:
         whole.stop()
+    kept = AdapterStore(settings.adapters_dir).versions("agent")
     unexcused = faults.failed_by_others(ledger, done)
     for each in unexcused[:10]:
         print(f"failed by others: {each}", file=sys.stderr)
@@ -87,7 +88,7 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict
         "learning_skipped": float(counts["n_skipped"]),
         "trained_twice": float(found.trained_twice),
         "stranded": float(counts["n_waiting"] if not _is_settled(counts) else 0),
-        "learning_adapters_lost": float(_n_lost(settings)),
+        "learning_adapters_lost": float(n_lost_adapters(settings, {*kept, counts["live"]} - {0})),
     }
 
 
@@ -107,15 +108,3 @@ def _settled(journal: Path) -> dict[str, int]:
 
 def _is_settled(counts: dict[str, int]) -> bool:
     return counts["n_waiting"] < MIN_ROWS / 2 and counts["n_open"] == 0
-
-
-def _n_lost(settings: Settings) -> int:
-    """How many versions of the store are not whole."""
-    store, n_lost = AdapterStore(settings.adapters_dir), 0
-    for number in store.versions("agent"):
-        try:
-            store.verify("agent", number)
-        except AdapterError as error:
-            print(f"adapter lost: {error}", file=sys.stderr)
-            n_lost += 1
-    return n_lost

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from benchmarks.bars import Tell
 from benchmarks.chaos.ledger import GRACE, Clients, Ledger, Seen, audit, wait_filed
-from benchmarks.chaos.stand import PARTS, Parts, give_adapters, n_lost_adapters, running_engine
+from benchmarks.chaos.stand import PARTS, Parts, begin, give_adapters, n_lost_adapters, p95, running_engine
 from burnish.config import Settings
 from tests.e2e.whole import Whole, until
 
@@ -97,10 +97,7 @@ def library(folder: Path) -> Path:
 
 def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict[str, float]:
     """Run the plan and audit the result."""
-    folder = folder.resolve()
-    if folder.exists():
-        sys.exit(f"{folder} holds a run already; give another --folder, or another --seed")
-    folder.mkdir(parents=True)
+    folder = begin(folder)
     control, state = Control(folder / "control"), folder / "state"
     environment = {
         "LD_PRELOAD": str(library(folder)),
@@ -144,19 +141,17 @@ def measure(folder: Path, seed: int, n: int, n_clients: int, tell: Tell) -> dict
         print(f"failed: {each}", file=sys.stderr)
     for text in (lost := [text for text in found.lost if text not in unrecorded])[:10]:
         print(f"lost: {times[text]}", file=sys.stderr)
-    recoveries = sorted(each.recovery for each in done)
     return {
         "machine_faults": float(len(done)),
         "machine_turns": float(ledger.n_whole),
         "machine_unrecorded": float(len(unrecorded)),
         "machine_lost": float(len(lost)),
         "machine_doubled": float(len(found.doubled)),
-        "machine_trained_twice": float(found.trained_twice),
         "machine_refused": float(len(refused)),
         "machine_requests_failed": float(len(failed)),
         "machine_adapters_lost": float(n_lost_adapters(settings)),
         "machine_damaged": float(not _is_sound(settings.state_dir / "journal.db")),
-        "machine_recover": recoveries[min(len(recoveries) - 1, int(0.95 * len(recoveries)))],
+        "machine_recover": p95([each.recovery for each in done]),
     }
 
 

@@ -25,6 +25,7 @@ from benchmarks import processes
 from benchmarks.bars import Tell
 from benchmarks.chaos.learning import counted
 from benchmarks.chaos.ledger import Clients, Ledger
+from benchmarks.chaos.stand import begin, p95
 from burnish.config import Settings
 from tests.e2e.whole import Whole
 
@@ -40,7 +41,7 @@ MIB = 2**20
 
 def measure(folder: Path, hours: float, n_clients: int, tell: Tell) -> dict[str, float]:
     """Load a server for `hours`, or until Ctrl-C."""
-    folder.mkdir(parents=True)
+    folder = begin(folder)
     whole, ledger = Whole(folder / "state", SETTINGS), Ledger(folder / "ledger.jsonl")
     settings = Settings(state_dir=whole.state)
     samples: list[dict[str, float]] = []
@@ -119,7 +120,7 @@ def _sample(whole: Whole, ledger: Ledger, hours: float) -> dict[str, float]:
         "disk": sum(value for name, value in disk.items() if name != "adapters"),
         "disk_adapters": disk.get("adapters", 0.0),
         "latency": statistics.median(recent) if recent else 0.0,
-        "latency_p95": sorted(recent)[int(0.95 * len(recent))] if recent else 0.0,
+        "latency_p95": p95(recent) if recent else 0.0,
         **{f"memory_{part}": value for part, value in sorted(memory.items())},
         **{f"descriptors_{part}": value for part, value in sorted(handles.items())},
     }

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -132,9 +132,23 @@ def give_adapters(settings: Settings) -> None:
     journal.close()
 
 
-def n_lost_adapters(settings: Settings) -> int:
+def begin(folder: Path) -> Path:
+    """Make the folder of a run that cannot go on where another was broken off. Exits if there is one already."""
+    if folder.exists():
+        sys.exit(f"{folder} holds a run already; give another --folder, or another --seed")
+    folder.mkdir(parents=True)
+    return folder.resolve()
+
+
+def p95(values: Sequence[float]) -> float:
+    """The 95th percentile of at least one value."""
+    return sorted(values)[min(len(values) - 1, int(0.95 * len(values)))]
+
+
+def n_lost_adapters(settings: Settings, numbers: Collection[int] = ADAPTERS) -> int:
+    """How many of these versions are not whole in the store."""
     store, n_lost = AdapterStore(settings.adapters_dir), 0
-    for number in ADAPTERS:
+    for number in numbers:
         try:
             store.verify("agent", number)
         except AdapterError as error:

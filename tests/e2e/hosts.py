@@ -6,6 +6,7 @@ Every host has a cable to the first one, whose address all can reach. Making nam
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -66,6 +67,21 @@ class Hosts:
     def cable(self, host: str, *, is_in: bool) -> None:
         """Put a host's cable in, or pull it out. Packets are then lost without a word."""
         _ip("-n", self.space(self.names[0]), "link", "set", f"to-{host}", "up" if is_in else "down")
+
+
+def hosts_lack() -> str | None:
+    """Why this machine cannot make hosts. None if it can."""
+    if lacking := [program for program in ("ip", "unshare", "setpriv") if shutil.which(program) is None]:
+        return f"needs {', '.join(lacking)} (Debian: apt-get install iproute2 util-linux)"
+    name = f"try-{secrets.token_hex(3)}"
+    try:
+        _ip("netns", "add", name)
+        _ip("netns", "exec", name, "unshare", "--pid", "--fork", "true")
+    except subprocess.CalledProcessError as error:
+        return f"needs root and namespaces: {error.stderr.strip()}"
+    finally:
+        subprocess.run(["ip", "netns", "del", name], capture_output=True)
+    return None
 
 
 @contextmanager

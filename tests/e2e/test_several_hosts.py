@@ -1,8 +1,5 @@
 """Gateways and a judge on hosts of their own: PostgreSQL, and a state directory that all hosts have mounted."""
 
-import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,22 +7,13 @@ from dataclasses import dataclass
 import pytest
 
 from tests import postgres
-from tests.e2e.hosts import ADDRESS, Hosts, connected
+from tests.e2e.hosts import ADDRESS, Hosts, connected, hosts_lack
 from tests.e2e.whole import free_port, until
 from tests.postgres import Postgres
 
 GATEWAY = "http://127.0.0.1:8700"
 FRONTS = ("front-1", "front-2")
 BURNISH = (sys.executable, "-m", "burnish", "run")
-
-
-def _can_make_hosts() -> bool:
-    if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
-        return False
-    return subprocess.run(["unshare", "--net", "--pid", "--fork", "true"], capture_output=True).returncode == 0
-
-
-pytestmark = pytest.mark.skipif(not _can_make_hosts(), reason="needs root and namespaces")
 
 
 @dataclass
@@ -47,6 +35,8 @@ class Several:
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
     """In the middle: database, engine, ingester and swapper. Two fronts: a gateway on each, a judge on the second."""
+    if (lacking := hosts_lack()) is not None:
+        pytest.skip(lacking)
     folder = tmp_path_factory.mktemp("hosts")
     port, engine_port = free_port(), free_port()
     with connected(folder, "back", *FRONTS) as hosts:
@@ -108,7 +98,7 @@ def test_a_host_without_a_cable_harms_nobody_else_and_loses_nothing(several: Sev
     several.hosts.cable("front-2", is_in=False)
     assert several.chat("front-1", asked[1])[0] == 200
     status, said = several.chat("front-2", "into the dark")
-    assert status in (502, 503, 504), said
+    assert status == 503, said
     several.hosts.cable("front-2", is_in=True)
     until(lambda: several.chat("front-2", asked[2])[0] == 200, "the second front to answer again", 60)
     assert several.chat("front-1", asked[3])[0] == 200

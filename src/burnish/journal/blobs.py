@@ -19,11 +19,11 @@ _encode = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", "
 
 def text_of(value: Any) -> tuple[str, str]:
     """(digest, JSON text) of `value`."""
-    body = _encode(value) if (words := words_of(value)) is None else f'{{"content":{words[0]},"role":{words[1]}}}'
+    body = _encode(value) if (words := _words_of(value)) is None else f'{{"content":{words[0]},"role":{words[1]}}}'
     return hashlib.sha256(body.encode()).hexdigest(), body
 
 
-def words_of(value: Any) -> tuple[str, str] | None:
+def _words_of(value: Any) -> tuple[str, str] | None:
     """(content, role) of a message that has nothing else, as JSON text. Most have, and need no encoder."""
     if not isinstance(value, Mapping) or len(value) != 2:
         return None
