@@ -119,8 +119,8 @@ def opt_out(session: Session, who: Who, *, may_record: bool, actor: str, reason:
     serving table.
 
     Recorded turns are kept out too: no later step learns them, again or for the first time, reads them as examples or
-    asks them about hints. Steps under way and versions on trial that use them are given up. Returns how many of the
-    turns no step had used.
+    asks them about hints and ratings. Steps under way and versions on trial that use them are given up. Returns how
+    many of the turns no step had used.
     """
     session.merge(OptOutRow(voice=digest_of_voice(who), may_record=may_record, at=time.time()))
     mine = _quoted_or_proved(who)

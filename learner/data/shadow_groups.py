@@ -16,6 +16,9 @@ from burnish.learner.data.rows import Place, Row
 from burnish.learner.data.samples import defect
 from burnish.records import FloatArray, GroupState, IntArray
 
+MOST_ROWS = 4
+"""Most replies of a group that a step learns from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -44,14 +47,15 @@ class Group:
         return [member.score for member in self.members]
 
     def rows(self) -> list[Row]:
-        """A row for each member."""
+        """A row for each member. Of a large group only the best and the worst ones, which differ most (PODS, arXiv
+        2504.13818).
+        """
+        order = sorted(range(len(self.members)), key=lambda i: self.members[i].score)
+        n = len(order) if len(order) <= MOST_ROWS else MOST_ROWS // 2
+        chosen = [self.members[i] for i in sorted({*order[:n], *order[-n:]})]
         return [
-            Row(
-                self.prompt_ids,
-                member.token_ids,
-                place=Place(self.interaction_id, member.score, member.logprobs),
-            )
-            for member in self.members
+            Row(self.prompt_ids, member.token_ids, place=Place(self.interaction_id, member.score, member.logprobs))
+            for member in chosen
         ]
 
     def shuffled(self, generator: torch.Generator) -> "Group":
@@ -79,17 +83,26 @@ class Grader(Protocol):
 
 
 class GroupLedger:
-    """One agent's shadow groups."""
+    """One agent's shadow groups. `is_awaited`: a due step waits a little while they are drawn."""
 
-    def __init__(self, journal: Journal, agent: str, grader: Grader | None = None) -> None:
+    def __init__(self, journal: Journal, agent: str, grader: Grader | None = None, *, is_awaited: bool = False) -> None:
         self._journal = journal
         self._agent = agent
         self._grader = grader
+        self.is_awaited = is_awaited
 
     def grade(self, limit: int) -> None:
         """Score up to `limit` drawn groups if no judge does."""
         if self._grader is not None:
             self._grader.grade(limit)
+
+    def is_drawing(self) -> bool | None:
+        """True while groups are being drawn. None if the agent never had one."""
+        mine = select(col(ShadowGroupRow.interaction_id)).where(col(ShadowGroupRow.agent) == self._agent).limit(1)
+        with self._journal.read() as session:
+            if session.scalar(mine.where(col(ShadowGroupRow.state) == GroupState.DRAWING)) is not None:
+                return True
+            return None if session.scalar(mine) is None else False
 
     def choose(
         self, limit: int, lags: Callable[[int], int], max_lag: int, holdout: float, n_vocab: int | None = None

@@ -1,1 +1,1 @@
-"""Shadow groups scored without a judge: by the user's hint."""
+"""Graders of shadow groups that need no judge: by the user's hint, and by people's ratings."""

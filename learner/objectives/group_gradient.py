@@ -1,8 +1,8 @@
 """Group gradient: policy gradient over shadow groups, each member compared with the others of its group.
 
-The reward is the rubric judge's score, the same function for every member. The live reply's next-state reward is a term
-of another objective and never meets it. All members of a group carry the stream, or none does. Equal scores give no
-gradient. Source: GRPO (arXiv 2402.03300), Dr. GRPO without the division by the deviation (arXiv 2503.20783). Clip and
+The reward is the grader's score, the same function for every member. The live reply's next-state reward is a term of
+another objective and never meets it. All rows of a group carry the stream, or none does. Equal scores give no gradient.
+Source: GRPO (arXiv 2402.03300), Dr. GRPO without the division by the deviation (arXiv 2503.20783). Clip and
 veto as in `policy_gradient`.
 """
 

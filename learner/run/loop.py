@@ -4,6 +4,7 @@ At most one candidate per agent is undecided, and the loop waits for its verdict
 version. A refusal or a rollback restores weights, optimiser and baselines with it.
 """
 
+import math
 import os
 import time
 import uuid
@@ -40,6 +41,11 @@ RENEW_SECONDS = 4.0
 """Seconds for which a renewed lease is not renewed again: every write wakes the other parts."""
 EXAMPLE_POOL = 4
 """Good replies that are looked at for each example."""
+GROUPS_WAIT = 30.0
+"""Most seconds that a due step waits for groups that are being drawn. Drawing beside a step takes both several times as
+long on a CPU, and groups of the step's own turns are by the version that it changes."""
+PICK_WAIT = 3.0
+"""Seconds in which groups for the latest turns are begun."""
 _MAY_STILL_COME = (SkipReason.NO_SIGNAL, SkipReason.NEUTRAL)
 
 
@@ -75,6 +81,7 @@ class Loop:
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._lease_until = 0.0
         self._has_recovered = False
+        self._due_since: float | None = None
         self._open: int | None = None  # the step that this process has begun and not ended
         self._wants_right = recipe.sft_weight > 0 or recipe.dpo_weight > 0 or recipe.n_examples > 0
         self._n_vocab = trainer.policy.model.config.vocab_size
@@ -89,7 +96,7 @@ class Loop:
             return False
         self._recover()
         is_asked = self._ledger.is_step_asked()
-        if not self._may_step(is_asked):
+        if not self._may_step(is_asked) or self._waits_for_groups():
             return False
         live = self._follow_live()
         rows = self._choose_rows(live)
@@ -103,7 +110,7 @@ class Loop:
         except Postponed as error:
             log.info("no step yet", reason=str(error))
             return False
-        self._open = step.step_id
+        self._open, self._due_since = step.step_id, None
         try:
             work = self._work(live, [sample for _, sample in rows], groups)
             self._publish(step, rows, self._train(work), work)
@@ -114,7 +121,27 @@ class Loop:
 
     def _is_idle(self) -> bool:
         """True if nothing was interrupted, no step is due, and no operator has asked for one."""
-        return self._has_recovered and not self._is_due() and not self._ledger.is_step_asked()
+        is_idle = self._has_recovered and not self._is_due() and not self._ledger.is_step_asked()
+        if is_idle:
+            self._due_since = None
+        return is_idle
+
+    @property
+    def due_at(self) -> float:
+        """When `run_once` finds something to do although nothing was committed, in seconds since the epoch."""
+        if self._due_since is None:
+            return math.inf
+        waited = time.monotonic() - self._due_since
+        return time.time() + next((most - waited for most in (PICK_WAIT, GROUPS_WAIT) if waited < most), math.inf)
+
+    def _waits_for_groups(self) -> bool:
+        """True while groups are drawn from which a due step can learn, but not for long: traffic may leave no time."""
+        if self._groups is None or not self._groups.is_awaited or not self._recipe.group_weight:
+            return False
+        now = time.monotonic()
+        self._due_since = self._due_since or now
+        is_drawing = self._groups.is_drawing()
+        return is_drawing is not None and now < self._due_since + (GROUPS_WAIT if is_drawing else PICK_WAIT)
 
     def _may_step(self, is_asked: bool) -> bool:
         """True if no version waits for its verdict, and a step is due or was requested."""

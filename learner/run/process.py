@@ -15,7 +15,7 @@ from burnish.config.machine import dtype, n_threads
 from burnish.journal import Journal
 from burnish.keys import engine_key
 from burnish.learner.data.anchors import Anchors
-from burnish.learner.data.shadow_groups import GroupLedger
+from burnish.learner.data.shadow_groups import Grader, GroupLedger
 from burnish.learner.data.teacher_prompts import learns_right_replies, reply_ends
 from burnish.learner.grading.hint_grader import HintGrader
 from burnish.learner.model.policy import Policy
@@ -69,8 +69,9 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
                     "model's end tokens; name that token in eos_token_id of its generation_config.json",
                     ends=sorted(reply_ends(trainer.policy.tokenizer)),
                 )
-            grader = HintGrader(journal, agent, trainer.policy) if chosen.groups.grader == "likelihood" else None
-            groups = GroupLedger(journal, agent, grader) if chosen.has_groups else None
+            scorer = _grader(chosen.groups.grader, journal, agent, trainer.policy)
+            is_awaited = chosen.groups.grader == "ratings"
+            groups = GroupLedger(journal, agent, scorer, is_awaited=is_awaited) if chosen.has_groups else None
             return Loop(
                 Ledger(journal, agent, chosen.learner.hint_quorum),
                 store,
@@ -161,3 +162,14 @@ def anchors_for(settings: Settings, policy: Policy, recipe: Recipe) -> Anchors |
     if not recipe.anchor_weight or not recipe.anchor_rows:
         return None
     return Anchors.load(settings.anchors_file, policy, settings.state_dir / "cache")
+
+
+def _grader(name: str, journal: Journal, agent: str, policy: Policy) -> Grader | None:
+    """The grader of shadow groups by its setting. None if it does not work in the learner."""
+    if name == "likelihood":
+        return HintGrader(journal, agent, policy)
+    if name == "ratings":
+        from burnish.learner.grading.rating_grader import RatingGrader  # scikit-learn takes a second to import
+
+        return RatingGrader(journal, agent, policy)
+    return None

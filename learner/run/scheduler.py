@@ -5,6 +5,7 @@ A personal agent is visited only while it has rows to learn from, because there 
 An agent whose step breaks (its settings may ask for more memory than there is) rests, and the others go on.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -67,7 +68,9 @@ class Scheduler:
                 outage.over()
                 if not has_stepped:
                     time.sleep(interval)
-                    rest.wait(is_stopping, interval)
+                    rest.wait(
+                        is_stopping, interval, min([loop.due_at for loop in self._loops.values()], default=math.inf)
+                    )
         finally:
             ended.set()
             keeper.join()

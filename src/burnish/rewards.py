@@ -58,6 +58,8 @@ class Level(StrEnum):
     IMPLICIT = "implicit"
 
 
+RATINGS = (Level.VERIFIABLE, Level.USER)
+"""Sources that rate a reply themselves."""
 INTEGRATED = "integrated"
 """The source of a reward made of a session's outcome and a step's own reward."""
 
@@ -96,6 +98,8 @@ class Effective:
 
 PRAISE = 0.5
 """Rewards from `PRAISE` up are praise, rewards of −0.5 or less are dislike. Anything between is undecided."""
+MIN_RATINGS = 8
+"""Least praised replies and least disliked ones by which other replies can be rated."""
 
 
 class Word(NamedTuple):

@@ -12,11 +12,18 @@ from tiny import build_model, interaction
 from burnish.config import Recipe
 from burnish.learner.data.samples import Sample, to_sample
 from burnish.learner.model.policy import Policy
+from burnish.learner.run import loop
 from burnish.learner.run.trainer import Trainer
 from burnish.records import Reward
 from tests.journals import any_journal, journal, journal_url, migrated_file, sqlite_url
 
 __all__ = ["any_journal", "journal", "journal_url", "migrated_file", "sqlite_url"]
+
+
+@pytest.fixture(autouse=True)
+def no_wait_for_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step does not wait for groups that might be begun: no drawer runs here."""
+    monkeypatch.setattr(loop, "PICK_WAIT", 0.0)
 
 
 @pytest.fixture(scope="session")

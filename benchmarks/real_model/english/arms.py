@@ -4,18 +4,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.learning.style.arms import GROUPS as STYLE_GROUPS
-from benchmarks.real_model.english import world
-
 COMMON: Mapping[str, Any] = {
     # the users wait for the learner, so a busy machine must not decide how many rows a step has
     "learner.max_wait": 3600.0
 }
 """The settings of every arm that are no defaults."""
-GROUPS: Mapping[str, Any] = {**STYLE_GROUPS, "learner.recipe.group_max_tokens": world.MAX_TOKENS}
-"""Shadow groups of turns whose users have given hints so far. The likelihood of these hints grades them, which is the
-default, because the base is unfit to judge in words.
-"""
+GROUPS: Mapping[str, Any] = {
+    "groups.enabled": True,
+    # the base is unfit to judge in words
+    "groups.grader": "ratings",
+    # all users are behind one key
+    "groups.max_per_user_hour": 600,
+    "groups.tokens_per_minute": 20_000,
+    "learner.recipe.group_size": 8,
+    "learner.recipe.max_groups": 16,
+    "learner.recipe.group_advantage": "grpo",
+    "learner.recipe.group_weight": 40.0,
+}
+"""Shadow groups whose scores come from the users' ratings (decision 60)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,14 @@ AT_ONCE = 8
 """Groups that are drawn side by side."""
 MINUTE = 60.0
 PICK_SECONDS = 2.0
+VARIED = 1.0
+"""Temperature of replies that ratings score. At a client's own, which is often lower, all would be nearly the same."""
+SPARE_TOKENS = 32
+"""Replies that ratings score may be longer than the live one by this many tokens."""
 MAX_TRIES = 8
 """How many times a group's drawing may be interrupted."""
+RETRY_SECONDS = 0.25
+"""Pause after the first interruption. It doubles with each further one."""
 
 
 class _Asked(NamedTuple):
@@ -213,11 +219,14 @@ class Drawer:
                 model=agent.engine_model(row.version, table.base_name),
                 messages=messages_of(session, turn.message_digests),
                 tools=tuple(tools),  # type: ignore[arg-type]
-                temperature=float(row.sampling["temperature"]),
+                temperature=float(row.sampling["temperature"]) if row.wish else VARIED,
                 prompt_ids=from_bytes("i", turn.prompt_ids),
-                last_id=ids[-1],
+                last_id=ids[-1] if row.wish else None,
             )
-            return _Asked(Order(prompt, n, self._of(row.agent).recipe.group_max_tokens), n * len(ids))
+            longest = self._of(row.agent).recipe.group_max_tokens
+            if not row.wish:
+                longest = min(longest, len(ids) + SPARE_TOKENS)
+            return _Asked(Order(prompt, n, longest), n * len(ids))
 
     def _may_go_on(self, n_others: int) -> bool:
         return n_others <= self._settings.recipe.group_max_others and not self._is_stopping()
@@ -240,7 +249,7 @@ class Drawer:
         """Draw the group later, or drop it after its last try."""
         name = str(job.payload["interaction_id"])
         with self._journal.write() as session:
-            is_dead = jobs.fail(session, ShadowJob, job, reason, max_attempts=MAX_TRIES)
+            is_dead = jobs.fail(session, ShadowJob, job, reason, max_attempts=MAX_TRIES, delay=RETRY_SECONDS)
             if n_tokens:
                 shadows.charge(session, name, n_tokens)
             if is_dead:

@@ -33,8 +33,8 @@ class Prompt:
     tools: Sequence[Mapping[str, Any]]
     temperature: float
     prompt_ids: IntArray
-    last_id: int
-    """The token that ended the live reply."""
+    last_id: int | None
+    """The token that ended the live reply. None if its length does not matter: then replies may be cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,13 @@ def _check(prompt: Prompt, prompt_ids: IntArray, drawn: Drawn) -> None:
     """Raises Unfit if a reply cannot stand beside the live one."""
     if prompt_ids != prompt.prompt_ids:
         raise Unfit(f"another prompt: {len(prompt_ids)} tokens in the place of {len(prompt.prompt_ids)}, or others")
-    if drawn.finish_reason == "length":
-        raise Unfit(f"cut off: a reply had not ended after {len(drawn.token_ids)} tokens")
     if drawn.reply.get("tool_calls") or drawn.finish_reason == "tool_calls":
         raise Unfit("a tool call: what it would have led to is not known, for no tool is run for a shadow")
+    if drawn.finish_reason == "length" and prompt.last_id is None:
+        return
+    if drawn.finish_reason == "length":
+        raise Unfit(f"cut off: a reply had not ended after {len(drawn.token_ids)} tokens")
     if drawn.finish_reason != "stop":
         raise Unfit(f"no end: the engine says {drawn.finish_reason!r}")
-    if drawn.token_ids[-1] != prompt.last_id:
+    if prompt.last_id is not None and drawn.token_ids[-1] != prompt.last_id:
         raise Unfit("another end: the live reply ended otherwise than by the model's own end, as by a stop string")

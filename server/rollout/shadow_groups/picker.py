@@ -1,26 +1,30 @@
-"""Which live turns get a shadow group: recent final answers with plain sampling and a hint of their user."""
+"""Which live turns get a shadow group: recent final answers with plain sampling and a hint of their user, or any
+recent final answer if people's ratings of other replies score it.
+"""
 
 import time
 from collections import Counter
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import and_, func, or_, select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import is_held_out
 from burnish.config import Settings
 from burnish.journal.evidence import evidence_of_all
-from burnish.journal.tables import InteractionRow, JudgementRow, ShadowGroupRow
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgementRow, SampleRow, ShadowGroupRow, StepRow
 from burnish.journal.turns import of_same_voice
-from burnish.records import GroupState, Sampling, Who, who_of
-from burnish.rewards import compose
+from burnish.records import GroupState, Sampling, StepOutcome, Who, who_of
+from burnish.rewards import MIN_RATINGS, PRAISE, RATINGS, compose
 from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
 
 LOOKED_THROUGH = 64
 """Of the latest turns, at one look."""
 WAITING = 8
 """Groups of an agent that may wait to be drawn. Later turns are worth more."""
+N_STEPS = 16
+"""Latest steps whose ratings are counted."""
 HOUR = 3600.0
 MAX_AGE = 1800.0
 """Seconds after a live reply in which its group must be drawn."""
@@ -37,10 +41,11 @@ class Picked(NamedTuple):
 def pick(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[Picked]:
     """Turns that `loaded` versions of `agent` answered and that get a group now, the latest first."""
     n_free = WAITING - _n_drawing(session, agent)
-    if n_free <= 0:
+    by_ratings = settings.groups.grader == "ratings"
+    if n_free <= 0 or (by_ratings and not _are_rated(session, agent)):
         return []
     most, counts, picked = settings.groups.max_per_user_hour, Counter[Who](), list[Picked]()
-    for each in eligible(session, agent, loaded, settings):
+    for each in (rateable if by_ratings else eligible)(session, agent, loaded, settings):
         turn = each.turn
         user = who_of(turn.tenant, turn.key_id, turn.user)
         if _n_of_user(session, turn) + counts[user] < most and len(picked) < n_free:
@@ -65,9 +70,34 @@ def eligible(session: Session, agent: str, loaded: Collection[int], settings: Se
     return [each for each in wished if each.wish]
 
 
-def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[InteractionRow]:
-    """Turns without a group that ended by themselves in text. They have an accepted hint, or a reward if a user's
-    earlier hints do as well.
+def rateable(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[Picked]:
+    """Turns without a group that get one to be scored by people's ratings of other replies, the latest first. Nobody
+    need have rated them. They carry no record and no hint.
+    """
+    longest = settings.recipe.group_max_tokens
+    found = _latest(session, agent, loaded, None)
+    return [Picked(row, None, "") for row in found if _is_fit(row, longest, settings.holdout, is_redrawn=True)]
+
+
+def _are_rated(session: Session, agent: str) -> bool:
+    """True if steps have learned from enough replies that people praised or wrote, and enough that they disliked."""
+    mine = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
+    steps = select(col(StepRow.step_id)).where(*mine).order_by(col(StepRow.step_id).desc()).limit(N_STEPS)
+    reward = col(SampleRow.reward)
+    written = select(col(FeedbackRow.interaction_id)).where(col(FeedbackRow.demonstration) != "")
+    is_rated = col(SampleRow.reward_source).in_(RATINGS)
+    is_good = or_(and_(is_rated, reward >= PRAISE), col(SampleRow.interaction_id).in_(written))
+    wanted = select(func.count().filter(is_good), func.count().filter(is_rated, reward <= -PRAISE)).join(
+        InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id)
+    )
+    may_train = col(InteractionRow.may_train).is_(True)
+    counts = session.execute(wanted.where(col(SampleRow.step_id).in_(steps), may_train)).one()
+    return min(map(int, counts)) >= MIN_RATINGS
+
+
+def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings | None) -> list[InteractionRow]:
+    """Turns without a group that ended by themselves in text. With `settings` they have an accepted hint, or a reward
+    if a user's earlier hints do as well.
     """
     mine = (
         col(InteractionRow.agent) == agent,
@@ -95,16 +125,19 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
         .exists()
     )
     rewarded = or_(col(InteractionRow.is_ready).is_(True), col(InteractionRow.spent_step).is_not(None))
-    speaks = rewarded if settings.groups.earlier_hints else hinted
-    wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, speaks)
+    speaks = [] if settings is None else [rewarded if settings.groups.earlier_hints else hinted]
+    wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, *speaks)
     return list(session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH)))
 
 
-def _is_fit(row: InteractionRow, longest: int, holdout: float) -> bool:
-    """True if the reply is short enough, and was sampled as its group will be."""
+def _is_fit(row: InteractionRow, longest: int, holdout: float, *, is_redrawn: bool = False) -> bool:
+    """True if the reply is short enough, and was sampled as its group will be. `is_redrawn` groups are sampled in their
+    own way.
+    """
     is_short = 0 < len(row.token_ids) // 4 <= longest
     sampling = Sampling(**row.sampling)  # type: ignore[arg-type]
-    return is_short and sampling.is_plain and not is_held_out(row.session_id, holdout)
+    is_alike = not (sampling.is_constrained or sampling.has_logit_bias) if is_redrawn else sampling.is_plain
+    return is_short and is_alike and not is_held_out(row.session_id, holdout)
 
 
 def _n_drawing(session: Session, agent: str) -> int:

@@ -17,10 +17,10 @@ class Groups(Section):
     )
     tokens_per_minute: int = Field(4000, ge=1, description="Most tokens drawn per minute, for all agents together.")
     max_per_user_hour: int = Field(60, ge=1, description="Most groups started per hour for one user's turns.")
-    grader: Literal["likelihood", "rubric"] = Field(
+    grader: Literal["likelihood", "ratings", "rubric"] = Field(
         "likelihood",
-        description="Scores the groups: the learner's base, by how much likelier the user's hint makes a reply "
-        "(`likelihood`), or a judge (`rubric`).",
+        description="Scores the groups: how much likelier the user's hint makes a reply (`likelihood`), what people's "
+        "ratings of other replies say about a reply's form (`ratings`), or a judge (`rubric`).",
     )
     earlier_hints: int = Field(
         0,

@@ -1,5 +1,7 @@
 """Shadow groups in a step: a separate term, whole or not at all, spent once, and reproduced bit for bit."""
 
+import math
+import time
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +21,7 @@ from burnish.learner.data.rows import Text
 from burnish.learner.data.samples import Sample
 from burnish.learner.data.shadow_groups import Group, GroupLedger, Member
 from burnish.learner.objectives.group_gradient import GroupGradient
+from burnish.learner.run import loop as loop_module
 from burnish.learner.run import reproduce
 from burnish.learner.run.loop import Loop
 from burnish.learner.run.trainer import Trainer
@@ -101,10 +104,9 @@ def test_the_shuffled_control_permutes_scores_within_a_group(make_trainer: Make)
     assert len(found) > 1 and all(sorted(scores) == [0.0, 0.5, 1.0] for scores in found)
 
 
-def learner_of(world: World) -> Loop:
-    return Loop(
-        world.ledger, world.store, world.trainer, Recipe(**SETTINGS), None, groups=GroupLedger(world.journal, "agent")
-    )
+def learner_of(world: World, *, is_awaited: bool = False) -> Loop:
+    groups = GroupLedger(world.journal, "agent", is_awaited=is_awaited)
+    return Loop(world.ledger, world.store, world.trainer, Recipe(**SETTINGS), None, groups=groups)
 
 
 def add_group(world: World, name: str, scores: tuple[float, ...] = (0.0, 1.0, 0.5), logprob: float = -5.0) -> None:
@@ -150,6 +152,55 @@ def test_a_step_spends_its_groups_with_its_rows_and_reports_them(world: World) -
     assert loop.run_once()
     with world.journal.read() as session:
         assert session.query(GroupSampleRow).count() == 1  # spent exactly once
+
+
+def test_a_due_step_waits_for_a_group_that_is_drawn(world: World) -> None:
+    name = world.add(5)[0]
+    loop = learner_of(world, is_awaited=True)
+    with world.journal.write() as session:
+        shadows.begin(session, session.get_one(InteractionRow, name), 3, "", None)
+    assert not loop.run_once()
+    assert time.time() < loop.due_at < time.time() + 60.0
+
+    with world.journal.write() as session:
+        shadows.drop(session, name, "the rater is unfit")
+    assert loop.run_once() and loop.due_at == math.inf
+
+
+def test_a_due_step_does_not_wait_for_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = world.add(5)[0]
+    with world.journal.write() as session:
+        shadows.begin(session, session.get_one(InteractionRow, name), 3, "", None)
+    loop = learner_of(world, is_awaited=True)
+    assert not loop.run_once()
+    monkeypatch.setattr(loop_module, "GROUPS_WAIT", 0.0)
+    assert loop.run_once()
+    assert state_of(world, name)[0] == "drawing"  # for a later step
+
+
+def test_groups_may_be_begun_for_the_latest_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that had a group may get others for the turns that make a step due. One that had none waits for
+    nothing.
+    """
+    monkeypatch.setattr(loop_module, "PICK_WAIT", 60.0)
+    names = world.add(5)
+    loop = learner_of(world, is_awaited=True)
+    assert loop.run_once()
+    world.promote(1, 0)
+    add_group(world, names[0])
+    world.add(5)
+    assert not loop.run_once()
+    monkeypatch.setattr(loop_module, "PICK_WAIT", 0.0)
+    assert loop.run_once()
+
+
+def test_of_a_large_group_the_best_and_the_worst_are_learned() -> None:
+    scores = [0.5, 0.9, 0.1, 0.4, 0.6, 0.0, 1.0, 0.45]
+    members = tuple(Member(array("i", [number]), array("f", [-1.0]), score) for number, score in enumerate(scores))
+    group = Group("t", 1, array("i", [1]), members, "s", "", "k", None)
+    places = [(list(row.completion_ids), row.place.score) for row in group.rows() if row.place is not None]
+    assert places == [([1], 0.9), ([2], 0.1), ([5], 0.0), ([6], 1.0)]
+    assert len(replace(group, members=members[:4]).rows()) == 4
 
 
 def test_a_step_that_is_superseded_gives_its_groups_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

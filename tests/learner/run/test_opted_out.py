@@ -11,6 +11,7 @@ from burnish.errors import Postponed
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow
 from burnish.learner.data import good_replies
+from burnish.learner.grading.rating_grader import RatingGrader
 from burnish.learner.model.adapter_file import WEIGHTS
 from burnish.learner.run import adopt, reproduce, retrain
 from burnish.learner.run.trainer import Trainer
@@ -49,7 +50,8 @@ def learned_from(world: World) -> set[str]:
     with world.journal.read() as session:
         good = good_replies.earlier(session, "agent", 16, policy.tokenizer)
         asked = hint_validation.earlier(session, "agent", 16)
-        names = {each.interaction_id for each in (*good, *asked)}
+        rated = RatingGrader(world.journal, "agent", policy)._ratings(session)
+        names = {each.interaction_id for each in (*good, *asked)} | {each.name for each in rated}
         probed = {tuple(text.prompt_ids) for text in adopt._texts(world.journal, "agent", policy)}
         rows = session.query(InteractionRow).all()
         names |= {row.interaction_id for row in rows if tuple(memoryview(row.prompt_ids).cast("i")) in probed}

@@ -1,0 +1,108 @@
+"""The grader by ratings: what steps were trained on decides how drawn replies score."""
+
+from array import array
+from pathlib import Path
+
+import pytest
+from world import SETTINGS, Make, World, draw, outcome_of
+
+from burnish.config import Recipe
+from burnish.journal import Journal
+from burnish.journal.tables import SampleRow, ShadowGroupRow
+from burnish.learner.data.shadow_groups import GroupLedger
+from burnish.learner.grading.rater import MIN_RATINGS
+from burnish.learner.grading.rating_grader import RatingGrader
+from burnish.learner.run.loop import Loop
+from tests.turns import add_feedback
+
+GOOD, BAD = [40, 41, 42, 0], [50, 51, 52, 0]
+
+
+@pytest.fixture
+def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
+    return World(journal, tmp_path, make_trainer)
+
+
+def rate(world: World, n_each: int) -> None:
+    """`n_each` praised replies of one kind and `n_each` disliked ones of another, all spent by steps."""
+    for rating, reply in ((1.0, GOOD), (-1.0, BAD)):
+        world.add(n_each, rating=rating, token_ids=array("i", reply))
+    learner = world.learner(world.trainer, max_rows=64)
+    live = 0
+    while learner.run_once():
+        newest = world.steps()[-1][0]
+        world.promote(newest, live)
+        live = newest
+    learner.release_lease()
+
+
+def grader(world: World) -> RatingGrader:
+    return RatingGrader(world.journal, "agent", world.trainer.policy)
+
+
+def test_replies_like_praised_ones_score_higher(world: World) -> None:
+    rate(world, MIN_RATINGS)
+    (name,) = world.add(1)
+    draw(world, name, [GOOD, BAD], wish="")
+    assert grader(world).grade(8) == 1
+
+    state, _, (_, good, bad) = outcome_of(world, name)
+    assert state == "scored" and good is not None and bad is not None and good > 0.7 > 0.3 > bad
+    with world.journal.read() as session:
+        assert session.get_one(ShadowGroupRow, name).judge_id == f"ratings/{MIN_RATINGS}+{MIN_RATINGS}"
+    assert grader(world).grade(8) == 0
+
+
+def test_too_few_ratings_score_nothing(world: World) -> None:
+    rate(world, MIN_RATINGS - 1)
+    (name,) = world.add(1)
+    draw(world, name, [GOOD, BAD], wish="")
+    assert grader(world).grade(8) == 1
+
+    state, reason, scores = outcome_of(world, name)
+    assert state == "dropped" and str(reason).startswith("the rater is unfit: ") and scores == [None, None, None]
+
+
+def test_only_people_and_programs_rate(world: World) -> None:
+    """What a judge thinks, and what is merely implied, trains no rater."""
+    rate(world, MIN_RATINGS)
+    with world.journal.write() as session:
+        for row in session.query(SampleRow).all():
+            row.reward_source = "judge"
+    (name,) = world.add(1)
+    draw(world, name, [GOOD, BAD], wish="")
+    grader(world).grade(8)
+    assert outcome_of(world, name)[1] == "the rater is unfit: no rating of both kinds"
+
+
+def test_a_reply_that_somebody_wrote_is_praise(world: World) -> None:
+    names = world.add(2, rating=-1.0)
+    add_feedback(world.journal, names[0], None, demonstration="3 4 5")
+    learner = world.learner(world.trainer, min_rows=2)
+    assert learner.run_once()
+    world.promote(1, 0)
+    with world.journal.read() as session:
+        found = grader(world)._ratings(session)
+    assert [each.is_praised for each in found] == [False, False, True]
+    assert found[-1].text == "3 4 5"
+
+
+def test_a_hinted_group_waits_for_its_own_grader(world: World) -> None:
+    rate(world, MIN_RATINGS)
+    (name,) = world.add(1)
+    draw(world, name, [GOOD, BAD])
+    assert grader(world).grade(8) == 0 and outcome_of(world, name)[0] == "drawn"
+
+
+def test_a_step_learns_from_what_ratings_scored(world: World) -> None:
+    rate(world, MIN_RATINGS)
+    names = world.add(5)
+    draw(world, names[0], [GOOD, BAD], wish="")
+    groups = GroupLedger(world.journal, "agent", grader(world))
+    live = world.steps()[-1][0]
+    loop = Loop(world.ledger, world.store, world.trainer, Recipe(**SETTINGS), None, groups=groups)
+    assert loop.run_once()
+
+    assert world.store.manifest("agent", live + 1)["groups"] == [names[0]]
+    world.promote(live + 1, live)
+    assert outcome_of(world, names[0])[0] == "spent"

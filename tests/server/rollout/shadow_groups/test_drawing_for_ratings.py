@@ -1,0 +1,124 @@
+"""Groups that people's ratings of other replies will score: which turns get one, and how it is drawn."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from shadow_world import ShadowWorld
+
+from burnish.journal.tables import SampleRow, StepRow
+from burnish.records import Sampling, StepOutcome
+from burnish.rewards import MIN_RATINGS
+from burnish.server.rollout.shadow_groups.drawer import SPARE_TOKENS
+from burnish.testing import StubEngine
+from burnish.testing.stub_reply import Scripted
+from tests.turns import add_feedback
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[ShadowWorld]:
+    with StubEngine(api_key="k", replies=["one", "two", "three"]) as engine:
+        made = ShadowWorld(tmp_path, engine, grader="ratings")
+        yield made
+        await made.source.close()
+
+
+def rate(world: ShadowWorld, n_praised: int, n_disliked: int, source: str = "user") -> list[str]:
+    """A step that has learned from so many ratings of turns that are too old for a group."""
+    ratings = [1.0] * n_praised + [-1.0] * n_disliked
+    names = [world.turn(ended_at=1000.0) for _ in ratings]
+    with world.journal.write() as session:
+        step = StepRow(agent="agent", version=1, parent=0, outcome=StepOutcome.PUBLISHED, metrics={}, started_at=0.0)
+        session.add(step)
+        session.flush()
+        for name, reward in zip(names, ratings, strict=True):
+            facts = {"reward": reward, "reward_source": source, "record_ids": []}
+            session.add(SampleRow(step_id=step.step_id, interaction_id=name, **facts))
+    return names
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(temperature=0.0), Sampling(temperature=0.2, top_p=0.9), Sampling(temperature=1.2)]
+)
+async def test_a_turn_gets_a_group_without_a_hint_and_however_it_was_sampled(
+    world: ShadowWorld, sampling: Sampling
+) -> None:
+    rate(world, MIN_RATINGS, MIN_RATINGS)
+    name = world.turn(hint=None, sampling=sampling)
+    assert await world.drawer.run_once()
+
+    found = world.group(name)
+    assert found is not None and (found.state, found.wish, found.record_id) == ("drawn", "", None)
+    assert world.n_to_score == 0 and len(world.shadows(name)) == 3
+    assert {body["temperature"] for body in world.engine.requests} == {1.0}
+
+
+@pytest.mark.parametrize("sampling", [Sampling(is_constrained=True), Sampling(has_logit_bias=True)])
+async def test_a_grammar_or_a_bias_excludes_a_turn(world: ShadowWorld, sampling: Sampling) -> None:
+    rate(world, MIN_RATINGS, MIN_RATINGS)
+    world.turn(hint=None, sampling=sampling)
+    assert not await world.drawer.run_once()
+
+
+@pytest.mark.parametrize(
+    ("counts", "source"),
+    [
+        ((MIN_RATINGS - 1, 40), "user"),
+        ((40, MIN_RATINGS - 1), "user"),
+        ((MIN_RATINGS, MIN_RATINGS), "judge"),
+    ],
+)
+async def test_nothing_is_drawn_before_there_are_enough_ratings(
+    world: ShadowWorld, counts: tuple[int, int], source: str
+) -> None:
+    rate(world, *counts, source)
+    world.turn()
+    assert not await world.drawer.run_once()
+    assert world.engine.requests == []
+
+
+async def test_replies_that_people_wrote_count_as_praise(world: ShadowWorld) -> None:
+    for name in rate(world, 0, 2 * MIN_RATINGS)[:MIN_RATINGS]:
+        add_feedback(world.journal, name, None, demonstration="a good one")
+    name = world.turn(hint=None)
+    assert await world.drawer.run_once()
+    assert world.group(name) is not None
+
+
+async def test_groups_are_drawn_side_by_side(world: ShadowWorld) -> None:
+    rate(world, MIN_RATINGS, MIN_RATINGS)
+    names = [world.turn(hint=None) for _ in range(10)]
+    assert await world.drawer.run_once()
+
+    drawn = [name for name in names if (found := world.group(name)) is not None and found.state == "drawn"]
+    assert drawn == names[2:]  # the latest eight
+    assert await world.drawer.run_once() is False  # the next look for turns comes later
+
+
+async def test_a_reply_that_was_cut_off_stays_in_its_group(world: ShadowWorld) -> None:
+    """The rater sees that it is long. It may be longer than the live reply, but not by much."""
+    rate(world, MIN_RATINGS, MIN_RATINGS)
+    name = world.turn(hint=None)
+    world.engine.replies = lambda body, choice: "x" * 400
+    assert await world.drawer.run_once()
+
+    found = world.group(name)
+    assert found is not None and found.state == "drawn"
+    assert {each.finish_reason for each in world.shadows(name)} == {"length"}
+    (n_most,) = {body["max_tokens"] for body in world.engine.requests}
+    assert SPARE_TOKENS < n_most < 2 * SPARE_TOKENS
+
+
+async def test_one_unfit_group_leaves_the_others_whole(world: ShadowWorld) -> None:
+    rate(world, MIN_RATINGS, MIN_RATINGS)
+    names = [world.turn(hint=None) for _ in range(3)]
+    bad = "say " + names[1].removeprefix("t")
+    call = Scripted(tool_calls=[("look", '{"at": 1}')])
+    world.engine.replies = lambda body, choice: call if body["messages"][-1]["content"] == bad else "ok"
+    assert await world.drawer.run_once()
+
+    states = {name: (found := world.group(name)) and (found.state, found.reason) for name in names}
+    assert states[names[0]] == states[names[2]] == ("drawn", None)
+    state, reason = states[names[1]] or (None, None)
+    assert state == "dropped" and str(reason).startswith("a tool call")
+    assert world.counts() == {"done": 3}
