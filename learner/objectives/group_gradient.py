@@ -2,8 +2,8 @@
 
 The reward is the grader's score, the same function for every member. The live reply's next-state reward is a term of
 another objective and never meets it. All rows of a group carry the stream, or none does. Equal scores give no gradient.
-Source: GRPO (arXiv 2402.03300), Dr. GRPO without the division by the deviation (arXiv 2503.20783). Clip and
-veto as in `policy_gradient`.
+Source: GRPO (arXiv 2402.03300), Dr. GRPO without the division by the deviation (arXiv 2503.20783). Clip and veto as in
+`policy_gradient`.
 """
 
 from collections.abc import Mapping, Sequence

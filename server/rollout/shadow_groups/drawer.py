@@ -40,7 +40,7 @@ VARIED = 1.0
 """Temperature of replies that ratings score. At a client's own, which is often lower, all would be nearly the same."""
 SPARE_TOKENS = 32
 """Replies that ratings score may be longer than the live one by this many tokens."""
-MAX_TRIES = 8
+MAX_TRIES = 10
 """How many times a group's drawing may be interrupted."""
 RETRY_SECONDS = 0.25
 """Pause after the first interruption. It doubles with each further one."""

@@ -127,6 +127,19 @@ async def test_one_unfit_reply_drops_the_whole_group(world: ShadowWorld, reply: 
     assert world.shadows(name) == [] and world.n_to_score == 0 and found.n_tokens > 0
 
 
+async def test_one_unfit_group_leaves_the_others_whole(world: ShadowWorld) -> None:
+    names = [world.turn() for _ in range(3)]
+    bad = "say " + names[1].removeprefix("t")
+    world.engine.replies = lambda body, choice: "x" * 400 if body["messages"][-1]["content"] == bad else "ok"
+    assert await world.drawer.run_once()
+
+    states = {name: (found := world.group(name)) and (found.state, found.reason) for name in names}
+    assert states[names[0]] == states[names[2]] == ("drawn", None)
+    state, reason = states[names[1]] or (None, None)
+    assert state == "dropped" and str(reason).startswith("cut off")
+    assert world.counts() == {"done": 3}
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -235,6 +248,14 @@ async def test_how_many_groups_are_begun(tmp_path: Path, limits: dict[str, Any],
         begun = [name for name in names if world.group(name) is not None]
         assert begun == names[10 - n :]  # the latest
         await world.source.close()
+
+
+async def test_groups_are_drawn_side_by_side(world: ShadowWorld) -> None:
+    names = [world.turn() for _ in range(10)]
+    assert await world.drawer.run_once()
+
+    drawn = [name for name in names if (found := world.group(name)) is not None and found.state == "drawn"]
+    assert drawn == names[2:]  # the latest eight
 
 
 async def test_what_the_learner_scores_waits_for_no_judge_and_needs_a_wish(tmp_path: Path) -> None:
