@@ -83,7 +83,9 @@ class Grader(Protocol):
 
 
 class GroupLedger:
-    """One agent's shadow groups. `is_awaited`: a due step waits a little while they are drawn."""
+    """One agent's shadow groups. `is_awaited`: a due step waits a little while they are drawn, and with enough of them
+    it learns from nothing else.
+    """
 
     def __init__(self, journal: Journal, agent: str, grader: Grader | None = None, *, is_awaited: bool = False) -> None:
         self._journal = journal

@@ -1,15 +1,15 @@
 """The rater: it learns from people's ratings of some replies how they would rate others.
 
-It reads a reply's form: how many words, sentences, lines and list items it has, how long they are, which characters
-and which common words it uses. A random forest (Breiman 2001) over these counts predicts praise. Most of what people
-want of every reply is form, and thresholds such as "at most 20 words" are what trees learn from few examples.
+It reads a reply's form: how many words, sentences, lines and list items it has, how long they are, and which characters
+it uses. A random forest (Breiman 2001) over these counts predicts praise. Most of what people want of every reply is
+form, and thresholds such as "at most 20 words" are what trees learn from few examples. It counts no single words,
+because a policy would learn to say those that were praised, whatever the question.
 
 Guarantee: a rater that cannot rank replies that it has not seen does not speak. Its rank is measured on ratings
 that were left out, one part of five after the other (cross-validation).
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,10 +24,6 @@ MIN_RANK = 0.65
 """Least share of pairs, one praised and one disliked reply, that the rater orders rightly without having seen them."""
 N_FOLDS = 5
 N_TREES = 200
-N_WORDS = 32
-"""Most words whose number in a reply is counted: those that occur in most of the rated replies."""
-MIN_WORD_SHARE = 0.1
-"""Least share of the rated replies in which a counted word occurs."""
 _CHARACTERS = ".,!?:;-()\"'*#`_/\\|[]{}<>&%$@~+=–—…•"
 _WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+")
@@ -51,7 +47,6 @@ class Rater:
     n_praised: int
     n_disliked: int
     rank: float
-    _words: tuple[str, ...]
     _forest: RandomForestClassifier
 
     @property
@@ -60,7 +55,7 @@ class Rater:
 
     def scores(self, texts: Sequence[str]) -> list[float]:
         """P(praise) of each reply, in [0, 1]."""
-        found = self._forest.predict_proba(np.array([form(text, self._words) for text in texts]))
+        found = self._forest.predict_proba(np.array([form(text) for text in texts]))
         return [float(value) for value in found[:, 1]]
 
 
@@ -70,27 +65,25 @@ def fit(rated: Sequence[Rated]) -> Rater | None:
     n_praised, n_disliked = int(praised.sum()), int((~praised).sum())
     if not n_praised or not n_disliked:
         return None
-    words = _common_words([each.text for each in rated])
-    forms = np.array([form(each.text, words) for each in rated])
+    forms = np.array([form(each.text) for each in rated])
     rank = 0.5
     if min(n_praised, n_disliked) >= N_FOLDS:
         folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=0)
         unseen = cross_val_predict(_forest(), forms, praised, cv=folds, method="predict_proba")
         rank = float(roc_auc_score(praised, unseen[:, 1]))
-    return Rater(n_praised, n_disliked, rank, words, _forest().fit(forms, praised))
+    return Rater(n_praised, n_disliked, rank, _forest().fit(forms, praised))
 
 
 def _forest() -> RandomForestClassifier:
     return RandomForestClassifier(N_TREES, min_samples_leaf=2, class_weight="balanced", random_state=0)
 
 
-def form(text: str, words: Sequence[str]) -> list[float]:
-    """The form of a reply as counts and lengths, and how often it uses each of `words`."""
+def form(text: str) -> list[float]:
+    """The form of a reply as counts and lengths."""
     text = text.strip()
     found = _WORD.findall(text)
     lengths = [len(word) for word in found] or [0]
     sentences = [len(_WORD.findall(sentence)) for sentence in _SENTENCE_END.split(text)]
-    used = Counter(word.lower() for word in found)
     return [
         float(len(found)),
         float(len(text)),
@@ -100,19 +93,11 @@ def form(text: str, words: Sequence[str]) -> list[float]:
         float(len(_LIST_ITEM.findall(text))),
         float(max(lengths)),
         sum(lengths) / len(lengths),
-        len(used) / max(1, len(found)),
+        len({word.lower() for word in found}) / max(1, len(found)),
         float(sum(character.isdigit() for character in text)),
         float(sum(character.isupper() for character in text)),
         float(sum(ord(character) > _LAST_ASCII for character in text)),
         float(text[:1].isupper()),
         float(text[-1:].isalnum()),
         *(float(text.count(character)) for character in _CHARACTERS),
-        *(float(used[word]) for word in words),
     ]
-
-
-def _common_words(texts: Sequence[str]) -> tuple[str, ...]:
-    """The words that occur in most of the texts, at most `N_WORDS`."""
-    counts = Counter(word for text in texts for word in {word.lower() for word in _WORD.findall(text)})
-    common = [word for word, n in counts.items() if n >= MIN_WORD_SHARE * len(texts)]
-    return tuple(sorted(common, key=lambda word: (-counts[word], word))[:N_WORDS])

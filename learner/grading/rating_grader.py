@@ -4,16 +4,18 @@ It learns from the ratings and the written replies that the agent's last steps w
 erasures hold here too, and from none whose user has opted out since. No user has a second rating among them before
 every other user has one.
 
-The rater knows a reply's form, and nothing of what it says. So a quarter of a score is how likely the base finds the
-reply: among replies of like form, what the base would rather say is more often about the question.
+The rater knows a reply's form, and nothing of what it says. So a part of a score is how much of the reply is also in
+the base's own reply to the question (`content.py`).
 
 Guarantee: while the rater is unfit, groups are dropped with that reason and never scored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import structlog
+import torch
 from sqlalchemy import func, select
 from sqlmodel import Session, col
 
@@ -22,8 +24,9 @@ from burnish.journal.tables import InteractionRow, SampleRow, ShadowGroupRow, St
 from burnish.journal.turns import from_bytes
 from burnish.learner.data import good_replies
 from burnish.learner.data.rows import Text
-from burnish.learner.grading import rater
+from burnish.learner.grading import content, rater
 from burnish.learner.grading.rater import Rated, Rater
+from burnish.learner.model.generation import generate
 from burnish.learner.model.policy import Policy, Weights
 from burnish.records import GroupState, StepOutcome, Who, who_of
 from burnish.rewards import PRAISE, RATINGS
@@ -33,10 +36,14 @@ N_RATINGS = 512
 """Most ratings that the rater learns from, the latest first."""
 N_WRITTEN = 128
 """Most good replies among which those that people wrote are looked for."""
-BASE_SHARE = 0.25
-"""Share of a score that is the base's likelihood."""
+CONTENT_SHARE = 0.3
+"""Share of a score that is the reply's place in its group by content."""
+REFERENCE_TOKENS = 64
+"""Most tokens of the base's own reply."""
 PRAISE_SPREAD = 0.2
 """Replies whose probabilities of praise differ by less are equally good to the rater. A group of them is dropped."""
+GOOD = 0.5
+"""Least probability of praise of a group's best reply. Else nobody would like any of them, and the group is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +72,47 @@ class RatingGrader:
         if not groups:
             return 0
         judge = self._rater(rated)
-        scores = self._scores(groups, judge) if judge is not None and judge.is_fit else {}
+        scores = self._scores(groups, judge, rated) if judge is not None and judge.is_fit else {}
         with self._journal.write() as session:
             for name in groups:
                 _end(session, name, scores.get(name), judge)
         log.info("scored shadow groups", agent=self._agent, n=len(scores), rank=judge and round(judge.rank, 3))
         return len(groups)
 
-    def _scores(self, groups: dict[str, list[Text]], judge: Rater) -> dict[str, list[float]]:
-        """The scores of each group. All are equal if the rater sees no difference."""
-        texts = [text for members in groups.values() for text in members]
-        liked = iter(judge.scores([self._decoded(text.completion_ids) for text in texts]))
-        likely = iter([float(found.mean()) for found in self._policy.logprobs(texts, Weights.BASE)])
+    def _scores(self, groups: dict[str, list[Text]], judge: Rater, rated: Sequence[Rated]) -> dict[str, list[float]]:
+        """The scores of each group. All are equal if the rater sees no difference, or nothing good."""
+        texts = {name: [self._decoded(each.completion_ids) for each in members] for name, members in groups.items()}
+        praise = {name: judge.scores(members) for name, members in texts.items()}
+        differing = {name for name, values in praise.items() if max(values) - min(values) >= PRAISE_SPREAD}
+        places = self._places(
+            {name: groups[name][0].prompt_ids for name in groups if name in differing},
+            texts,
+            [each.text for each in rated],
+        )
         scores = {}
-        for name, members in groups.items():
-            praise = [next(liked) for _ in members]
-            places = _places([next(likely) for _ in members])
-            if max(praise) - min(praise) < PRAISE_SPREAD:
-                scores[name] = [0.5] * len(members)
+        for name, values in praise.items():
+            if name not in differing:
+                scores[name] = [0.5] * len(values)
                 continue
-            pairs = zip(praise, places, strict=True)
-            scores[name] = [(1.0 - BASE_SHARE) * each + BASE_SHARE * place for each, place in pairs]
+            pairs = zip(values, places[name], strict=True)
+            scores[name] = [(1.0 - CONTENT_SHARE) * each + CONTENT_SHARE * place for each, place in pairs]
         return scores
+
+    def _places(
+        self, prompts: Mapping[str, Sequence[int]], texts: Mapping[str, Sequence[str]], rated: Sequence[str]
+    ) -> dict[str, list[float]]:
+        """The place of each reply in its group by content."""
+        with torch.no_grad(), self._policy.using(Weights.BASE):
+            replies = generate(list(prompts.values()), self._policy, REFERENCE_TOKENS, is_sampled=False)
+        references = {name: content.words(self._decoded(reply)) for name, reply in zip(prompts, replies, strict=True)}
+        members = {name: [content.words(text) for text in texts[name]] for name in prompts}
+        known = [content.words(text) for text in rated]
+        weight = content.rarity([*known, *references.values(), *chain.from_iterable(members.values())])
+        places = {}
+        for name, ids in prompts.items():
+            prompt = content.words(self._decoded(ids))
+            places[name] = _places([content.shared(each, references[name], prompt, weight) for each in members[name]])
+        return places
 
     def _decoded(self, ids: Sequence[int]) -> str:
         return str(self._policy.tokenizer.decode(list(ids), skip_special_tokens=True))
@@ -157,4 +183,4 @@ def _end(session: Session, name: str, scores: Sequence[float] | None, judge: Rat
     assert judge is not None
     identity = f"ratings/{judge.n_praised}+{judge.n_disliked}"
     if shadows.score(session, name, scores, identity, []) and max(scores) == min(scores):
-        shadows.drop(session, name, "no spread: the rater finds all replies equally good")
+        shadows.drop(session, name, "no spread: the rater finds all replies equally good, or none good")

@@ -71,6 +71,9 @@ REGISTRY: dict[str, _Entry] = {
     Anchor.name: _Entry(lambda s: s.anchor_weight, lambda s: Anchor()),
 }
 
+OF_LIVE_REPLIES = (PolicyGradient.name, Distillation.name, Supervised.name, Preference.name)
+"""The objectives that learn from what people said of live replies."""
+
 
 def build(recipe: Recipe) -> list[Weighted]:
     """The objectives with a weight in `recipe`, in the order of stamping."""

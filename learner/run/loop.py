@@ -25,6 +25,7 @@ from burnish.learner.data.shadow_groups import Group, GroupLedger
 from burnish.learner.model import checkpoint
 from burnish.learner.model.probe import build_probe
 from burnish.learner.objectives.anchor import Anchor
+from burnish.learner.objectives.registry import OF_LIVE_REPLIES
 from burnish.learner.run.ledger import Ledger, OpenStep, Ready
 from burnish.learner.run.throttle import Throttle
 from burnish.learner.run.trainer import Trainer
@@ -264,14 +265,15 @@ class Loop:
         return chosen
 
     def _choose_groups(self, live: int) -> list[Group]:
-        """Shadow groups that are scored, fresh enough and fit to train. A step takes those that are ready and waits for
-        none.
+        """Shadow groups that are scored, fresh enough and fit to train. Those that a step waits for are taken only if
+        there are enough of them to take its place.
         """
         if not self._recipe.group_weight or self._groups is None:
             return []
         self._grade_groups()
         bounds = (self._recipe.max_groups, self._ledger.history.lags(live), self._recipe.max_off_policy_steps)
-        return self._groups.choose(*bounds, self._holdout, self._n_vocab)
+        found = self._groups.choose(*bounds, self._holdout, self._n_vocab)
+        return found if not self._groups.is_awaited or 2 * len(found) >= self._recipe.min_rows else []
 
     def _attempt(self, rows: list[tuple[Ready, Sample]]) -> int:
         return 1 + self._ledger.attempts_of([ready.interaction.interaction_id for ready, _ in rows])
@@ -281,24 +283,23 @@ class Loop:
 
         After one child that forgot too much the step has no momentum, because momentum would lead to the same place.
         After two children the adapter is also shrunk towards the base. The step is smaller the more of the agent's
-        versions were refused of late.
+        versions were refused of late. If groups take the step over, no objective looks at the live replies.
         """
-        recipe = self._recipe
+        recipe, history = self._recipe, self._ledger.history
         anchors = self._anchors.draw(recipe.anchor_rows, self._trainer.generator) if self._anchors else []
-        forgetting = self._ledger.history.forgetting(live)
+        forgetting = history.forgetting(live)
         grows = bool(anchors) and recipe.anchor_growth > 1.0
         anchor_factor = forgetting.factor(recipe.anchor_growth) if grows else 1.0
         weight_factors = {Anchor.name: anchor_factor} if anchor_factor != 1.0 else {}
-        liked_replies = (
-            self._ledger.history.liked_replies(self._recipe.n_liked_replies)
-            if any(sample.hint for sample in samples)
-            else []
-        )
-        rate = self._ledger.history.rate(self._recipe.backoff)
-        has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(self._recipe.shrink)
+        rate = history.rate(recipe.backoff)
+        has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(recipe.shrink)
+        if groups and self._groups is not None and self._groups.is_awaited:
+            weight_factors |= dict.fromkeys(OF_LIVE_REPLIES, 0.0)
+            return Work(samples, anchors, groups, weight_factors, has_momentum, rate, shrink=shrink)
+        liked_replies = history.liked_replies(recipe.n_liked_replies) if any(sample.hint for sample in samples) else []
         n_again = recipe.replay_rows if recipe.sft_weight else 0
         n_good = max(EXAMPLE_POOL * recipe.n_examples, n_again)
-        good = self._ledger.history.good_replies(n_good, self._trainer.policy.tokenizer)
+        good = history.good_replies(n_good, self._trainer.policy.tokenizer)
         return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good)
 
     def _train(self, work: Work) -> StepResult:

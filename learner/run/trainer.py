@@ -9,7 +9,7 @@ continues without it.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -92,7 +92,8 @@ class Trainer:
         """Take one step on `samples`, `anchors` and shadow `groups`. If it must not be taken, the result's `reason`
         says why.
 
-        `weight_factors` multiplies the weights of the objectives that it names, in this step. Without momentum the step
+        `weight_factors` multiplies the weights of the objectives that it names, in this step. By a factor of 0 an
+        objective is left out: it looks at no row. Without momentum the step
         follows this step's gradient alone, and is a tenth as long (1 − β₁). `rate` multiplies the learning rate.
         `liked_replies` are replies that other users praised. They validate the samples' hints
         (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end. `good` are good replies
@@ -153,7 +154,8 @@ class Trainer:
             self.restore(
                 {**before, "health": self.monitor_state.state()}
             )  # keep the memory of what was measured, and undo the update
-        refusals = {name: code for objective, _ in self.objectives for name, code in objective.refusals.items()}
+        asked = [each for each, _ in self.objectives if work.weight_factors.get(each.name) != 0.0]
+        refusals = {name: code for objective in asked for name, code in objective.refusals.items()}
         refusals |= batch.disputed
         return StepResult(
             reason is None,
@@ -166,7 +168,7 @@ class Trainer:
             {name: reading.to_json() for name, reading in readings.items()},
             worst(readings).name.lower(),
             reason,
-            {name: hint for objective, _ in self.objectives for name, hint in objective.chosen.items()},
+            {name: hint for objective in asked for name, hint in objective.chosen.items()},
             batch.grouped if reason is None else (),
             batch.ungrouped,
             batch.group_weights,
@@ -236,6 +238,7 @@ class Trainer:
                 found = audit(admitted, self.policy, self.adapters, n_rows=n_rows, band=recipe.max_mismatch)
             facts |= {f"offpolicy/{name}": value for name, value in found.facts.items()}
         admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
+        left_out = {name for name, factor in work.weight_factors.items() if factor == 0.0}
         with self.policy.shared_among(self.ranks):
             validated = hint_validation.validate_hints(
                 admitted, work.liked_replies, self.policy, recipe.n_liked_replies
@@ -251,7 +254,7 @@ class Trainer:
         live, right = [Row.of(sample) for sample in admitted], [*right_replies(admitted), *learned_again]
         replayed = [Row(anchor.prompt_ids, anchor.completion_ids) for anchor in work.anchors]
         members = [(group, group.rows()) for group in work.groups]
-        facts |= self._stamp([*live, *right, *(row for _, each in members for row in each), *replayed])
+        facts |= self._stamp([*live, *right, *(row for _, each in members for row in each), *replayed], left_out)
         for row in live:
             if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
                 row.streams["own"] = found.own[row.sample.interaction_id]
@@ -315,10 +318,12 @@ class Trainer:
         metrics |= {"learning_rate": rate, "rate": factor}
         return None
 
-    def _stamp(self, rows: Sequence[Row]) -> dict[str, float]:
-        """Let every objective put its streams on the rows that it applies to. Returns their facts."""
+    def _stamp(self, rows: Sequence[Row], left_out: Collection[str]) -> dict[str, float]:
+        """Let every objective but those left out put its streams on the rows that it applies to. Returns their
+        facts.
+        """
         metrics: dict[str, float] = {}
-        for objective, _ in self.objectives:
+        for objective in (each for each, _ in self.objectives if each.name not in left_out):
             with self.policy.shared_among(self.ranks):
                 facts = objective.stamp(rows, self.policy)
             metrics |= {f"{objective.name}/{key}": value for key, value in facts.items()}

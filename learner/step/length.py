@@ -18,6 +18,7 @@ from burnish.learner.model.ranks import Ranks
 
 NEAR = (0.8, 1.25)
 """A KL within these factors of its target is near enough."""
+_ADVANTAGES = {"advantages", "group_advantages"}
 MAX_SCALINGS = 4
 LARGEST_FACTOR = 5.0
 """Largest change of the length at a time. The quadratic law holds near the policy only."""
@@ -26,8 +27,9 @@ LARGEST_FACTOR = 5.0
 def signal(rows: Sequence[Row]) -> float:
     """How much of a step's replies teach something, 0 to 1: the share of their tokens, each by its row's strength.
 
-    A row with a hint or a right reply counts in full. A row with a reward alone counts by its advantage: in full from
-    one half on, which a first surprise has. So a step in which little was wrong moves little.
+    A row with a hint or a right reply counts in full. A row with a reward alone and a member of a shadow group count by
+    their advantage: in full from one half on, which a first surprise has. So a step in which little was wrong moves
+    little.
     """
     strengths = [(row.n_tokens, _strength(row)) for row in rows if row.is_own]
     n_tokens = sum(n for n, _ in strengths)
@@ -35,11 +37,10 @@ def signal(rows: Sequence[Row]) -> float:
 
 
 def _strength(row: Row) -> float:
-    streams = set(row.streams) - {"advantages", "behaviour", "own", "base", "base_behaviour"}
-    if streams:
+    if set(row.streams) - _ADVANTAGES - {"behaviour", "group_behaviour", "own", "base", "base_behaviour"}:
         return 1.0
-    advantages = row.streams.get("advantages")
-    return 0.0 if advantages is None else min(1.0, 2.0 * float(advantages.abs().max()))
+    found = [float(row.streams[name].abs().max()) for name in _ADVANTAGES if name in row.streams]
+    return min(1.0, 2.0 * max(found, default=0.0))
 
 
 class StepLength:

@@ -18,8 +18,7 @@ GROUPS: Mapping[str, Any] = {
     "groups.tokens_per_minute": 20_000,
     "learner.recipe.group_size": 8,
     "learner.recipe.max_groups": 16,
-    "learner.recipe.group_advantage": "grpo",
-    "learner.recipe.group_weight": 40.0,
+    "learner.recipe.group_weight": 400.0,
 }
 """Shadow groups whose scores come from the users' ratings (decision 60)."""
 

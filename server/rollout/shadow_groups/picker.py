@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import func, or_, select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import is_held_out
 from burnish.config import Settings
 from burnish.journal.evidence import evidence_of_all
-from burnish.journal.tables import FeedbackRow, InteractionRow, JudgementRow, SampleRow, ShadowGroupRow, StepRow
+from burnish.journal.tables import InteractionRow, JudgementRow, SampleRow, ShadowGroupRow, StepRow
 from burnish.journal.turns import of_same_voice
 from burnish.records import GroupState, Sampling, StepOutcome, Who, who_of
 from burnish.rewards import MIN_RATINGS, PRAISE, RATINGS, compose
@@ -23,8 +23,10 @@ LOOKED_THROUGH = 64
 """Of the latest turns, at one look."""
 WAITING = 8
 """Groups of an agent that may wait to be drawn. Later turns are worth more."""
-N_STEPS = 16
-"""Latest steps whose ratings are counted."""
+N_LATEST = 32
+"""Latest ratings among which praise is counted."""
+N_RATINGS = 256
+"""Latest ratings among which dislike is counted."""
 HOUR = 3600.0
 MAX_AGE = 1800.0
 """Seconds after a live reply in which its group must be drawn."""
@@ -80,19 +82,23 @@ def rateable(session: Session, agent: str, loaded: Collection[int], settings: Se
 
 
 def _are_rated(session: Session, agent: str) -> bool:
-    """True if steps have learned from enough replies that people praised or wrote, and enough that they disliked."""
-    mine = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
-    steps = select(col(StepRow.step_id)).where(*mine).order_by(col(StepRow.step_id).desc()).limit(N_STEPS)
-    reward = col(SampleRow.reward)
-    written = select(col(FeedbackRow.interaction_id)).where(col(FeedbackRow.demonstration) != "")
-    is_rated = col(SampleRow.reward_source).in_(RATINGS)
-    is_good = or_(and_(is_rated, reward >= PRAISE), col(SampleRow.interaction_id).in_(written))
-    wanted = select(func.count().filter(is_good), func.count().filter(is_rated, reward <= -PRAISE)).join(
-        InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id)
+    """True if people praised enough of the replies that steps learned from last, and disliked enough of them lately.
+
+    While next to no reply pleases, the best of a group does not please either, and words teach faster.
+    """
+    rated = (
+        select(col(SampleRow.interaction_id), col(SampleRow.reward))
+        .join(StepRow, col(StepRow.step_id) == col(SampleRow.step_id))
+        .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
+        .where(col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
+        .where(col(SampleRow.reward_source).in_(RATINGS), func.abs(col(SampleRow.reward)) >= PRAISE)
+        .where(col(InteractionRow.may_train).is_(True))
+        .order_by(col(StepRow.step_id).desc(), col(InteractionRow.ended_at).desc())
     )
-    may_train = col(InteractionRow.may_train).is_(True)
-    counts = session.execute(wanted.where(col(SampleRow.step_id).in_(steps), may_train)).one()
-    return min(map(int, counts)) >= MIN_RATINGS
+    found = {name: float(reward) for name, reward in session.execute(rated.limit(N_RATINGS))}  # steps may share rows
+    rewards = list(found.values())
+    n_praised, n_disliked = sum(each > 0 for each in rewards[:N_LATEST]), sum(each < 0 for each in rewards)
+    return min(n_praised, n_disliked) >= MIN_RATINGS
 
 
 def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings | None) -> list[InteractionRow]:

@@ -21,6 +21,7 @@ from burnish.learner.data.rows import Text
 from burnish.learner.data.samples import Sample
 from burnish.learner.data.shadow_groups import Group, GroupLedger, Member
 from burnish.learner.objectives.group_gradient import GroupGradient
+from burnish.learner.objectives.registry import OF_LIVE_REPLIES
 from burnish.learner.run import loop as loop_module
 from burnish.learner.run import reproduce
 from burnish.learner.run.loop import Loop
@@ -192,6 +193,41 @@ def test_groups_may_be_begun_for_the_latest_turns(world: World, monkeypatch: pyt
     assert not loop.run_once()
     monkeypatch.setattr(loop_module, "PICK_WAIT", 0.0)
     assert loop.run_once()
+
+
+def test_enough_awaited_groups_take_the_step_over(world: World) -> None:
+    """The live replies are spent, but no objective looks at them. The version can be made again."""
+    names = world.add(5)
+    for name in names[:2]:
+        add_group(world, name)
+    loop = learner_of(world, is_awaited=True)
+    assert loop.run_once()
+    manifest = world.store.manifest("agent", 1)
+    assert set(manifest["groups"]) == set(names[:2]) and manifest["metrics"]["n_trained"] == 0.0
+    assert "loss/group_gradient" in manifest["metrics"] and "loss/policy_gradient" not in manifest["metrics"]
+    assert all(manifest["emphasis"][name] == 0.0 for name in ("policy_gradient", "distillation", "sft", "dpo"))
+    world.promote(1, 0)
+    assert set(world.spent()) == set(names) and state_of(world, names[0])[0] == "spent"
+
+
+def test_too_few_awaited_groups_wait_for_others(world: World) -> None:
+    names = world.add(5)
+    add_group(world, names[0])
+    assert learner_of(world, is_awaited=True).run_once()
+    manifest = world.store.manifest("agent", 1)
+    assert "groups" not in manifest and "loss/policy_gradient" in manifest["metrics"]
+    assert state_of(world, names[0])[0] == "scored"
+
+
+def test_an_objective_that_is_left_out_forgets_what_it_said_before(
+    make_trainer: Make, make_samples: Callable[..., list[Sample]]
+) -> None:
+    trainer = make_trainer()
+    assert trainer.step(make_samples(4)).trained
+    left_out = dict.fromkeys(OF_LIVE_REPLIES, 0.0)
+    result = trainer.step(make_samples(4), (), [group_of(trainer)], left_out)
+    assert result.is_update and result.trained == () and len(result.idle) == 4
+    assert result.hints == {} and result.refusals == {}
 
 
 def test_of_a_large_group_the_best_and_the_worst_are_learned() -> None:

@@ -37,14 +37,14 @@ def test_it_learns_what_form_people_praise() -> None:
     assert all(0.0 <= score <= 1.0 for score in (*good, *long, *comma))
 
 
-def test_a_word_that_people_want_counts() -> None:
+def test_single_words_do_not_count() -> None:
+    """Or a policy would say the words that were praised, whatever the question."""
     rng = random.Random(0)
-    texts = [reply(rng, 10) for _ in range(80)]
-    rated = [Rated(str(i), f"You see: {text}" if i % 2 else text, i % 2 == 1) for i, text in enumerate(texts)]
-    judge = rater.fit(rated)
-    assert judge is not None and judge.is_fit
-    with_word, without = judge.scores(["Then you see: the cat sat on a mat.", "Then the cat sat on a mat."])
-    assert with_word > without + 0.3
+    judge = rater.fit(ratings(96))
+    assert judge is not None
+    text = reply(rng, 12)
+    scores = judge.scores([text, text.replace(" the ", " ten ").replace(" cat ", " dog ")])
+    assert scores[0] == scores[1]
 
 
 def test_the_same_ratings_make_the_same_rater() -> None:
@@ -81,5 +81,5 @@ def test_with_fewer_ratings_than_parts_the_rank_is_chance() -> None:
 
 @pytest.mark.parametrize("text", ["", " \n\n ", "…", "1. one\n2. two\n- three", "你好。再见。", "a" * 10_000])
 def test_any_text_has_a_form(text: str) -> None:
-    found = rater.form(text, ("the",))
-    assert len(found) == len(rater.form("The cat.", ("the",))) and all(value >= 0 for value in found)
+    found = rater.form(text)
+    assert len(found) == len(rater.form("The cat.")) and all(value >= 0 for value in found)

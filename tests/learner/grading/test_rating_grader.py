@@ -10,12 +10,14 @@ from burnish.config import Recipe
 from burnish.journal import Journal
 from burnish.journal.tables import SampleRow, ShadowGroupRow
 from burnish.learner.data.shadow_groups import GroupLedger
+from burnish.learner.grading import rating_grader
 from burnish.learner.grading.rater import MIN_RATINGS
 from burnish.learner.grading.rating_grader import RatingGrader
 from burnish.learner.run.loop import Loop
 from tests.turns import add_feedback
 
-GOOD, BAD = [40, 41, 42, 0], [50, 51, 52, 0]
+GOOD, BAD = [40, 41, 42, 0], [*range(50, 62), 0]
+"""Replies of unlike forms: a short one and a long one."""
 
 
 @pytest.fixture
@@ -23,10 +25,15 @@ def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
     return World(journal, tmp_path, make_trainer)
 
 
+def add(world: World, n: int, reply: list[int], rating: float | None = None) -> list[str]:
+    logprobs = array("f", [-5.0] * len(reply))
+    return world.add(n, rating=rating, token_ids=array("i", reply), logprobs=logprobs)
+
+
 def rate(world: World, n_each: int) -> None:
     """`n_each` praised replies of one kind and `n_each` disliked ones of another, all spent by steps."""
     for rating, reply in ((1.0, GOOD), (-1.0, BAD)):
-        world.add(n_each, rating=rating, token_ids=array("i", reply))
+        add(world, n_each, reply, rating)
     learner = world.learner(world.trainer, max_rows=64)
     live = 0
     while learner.run_once():
@@ -51,6 +58,22 @@ def test_replies_like_praised_ones_score_higher(world: World) -> None:
     with world.journal.read() as session:
         assert session.get_one(ShadowGroupRow, name).judge_id == f"ratings/{MIN_RATINGS}+{MIN_RATINGS}"
     assert grader(world).grade(8) == 0
+
+
+def test_of_like_forms_the_one_that_says_what_the_base_says_scores_higher(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ids(text: str) -> list[int]:
+        return [*world.trainer.policy.tokenizer(text)["input_ids"], 0]
+
+    monkeypatch.setattr(rating_grader, "generate", lambda prompts, *_, **__: [ids("a red sun") for _ in prompts])
+    rate(world, MIN_RATINGS)
+    (name,) = add(world, 1, GOOD)
+    draw(world, name, [ids("red sun"), ids("big dog"), BAD], wish="")
+    grader(world).grade(8)
+    _, _, (_, about, other, bad) = outcome_of(world, name)
+    assert about is not None and other is not None and bad is not None
+    assert about > other + 0.1 and other > bad
 
 
 def test_too_few_ratings_score_nothing(world: World) -> None:
@@ -94,15 +117,27 @@ def test_a_hinted_group_waits_for_its_own_grader(world: World) -> None:
     assert grader(world).grade(8) == 0 and outcome_of(world, name)[0] == "drawn"
 
 
+def test_a_group_without_a_good_reply_is_dropped(world: World) -> None:
+    rate(world, MIN_RATINGS)
+    (name,) = add(world, 1, BAD)
+    draw(world, name, [BAD, BAD[2:]], wish="")
+    grader(world).grade(8)
+    assert outcome_of(world, name)[:2] == (
+        "dropped",
+        "no spread: the rater finds all replies equally good, or none good",
+    )
+
+
 def test_a_step_learns_from_what_ratings_scored(world: World) -> None:
     rate(world, MIN_RATINGS)
     names = world.add(5)
-    draw(world, names[0], [GOOD, BAD], wish="")
+    for name in names[:2]:
+        draw(world, name, [GOOD, BAD], wish="")
     groups = GroupLedger(world.journal, "agent", grader(world))
     live = world.steps()[-1][0]
     loop = Loop(world.ledger, world.store, world.trainer, Recipe(**SETTINGS), None, groups=groups)
     assert loop.run_once()
 
-    assert world.store.manifest("agent", live + 1)["groups"] == [names[0]]
+    assert world.store.manifest("agent", live + 1)["groups"] == names[:2]
     world.promote(live + 1, live)
     assert outcome_of(world, names[0])[0] == "spent"

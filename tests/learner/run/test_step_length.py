@@ -1,12 +1,13 @@
 """A step's length: the KL that it reports is the exact one, and it meets its target for any learning rate."""
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 
-from burnish.learner.data.rows import Row, TokenBatch
+from burnish.learner.data.rows import Place, Row, TokenBatch
 from burnish.learner.model.policy import Policy
 from burnish.learner.model.ranks import Ranks
 from burnish.learner.run.trainer import Trainer
@@ -130,6 +131,15 @@ def test_pace_survives_a_restart_and_a_reset_forgets_it(make_trainer: Make, make
     assert other.pace == trainer.pace
     trainer.reset()
     assert trainer.pace == 1.0
+
+
+def test_signal_counts_members_of_groups_by_their_advantage() -> None:
+    """`behaviour` streams say how a reply came about and not what it teaches."""
+    rows = [Row([1], [2, 3], place=Place("g", 0.5, array("f", [-1.0, -1.0]))) for _ in range(3)]
+    for row, advantage in zip(rows, (0.6, -0.1, 0.0), strict=True):
+        row.streams["group_advantages"] = torch.full((2,), advantage)
+        row.streams["group_behaviour"] = torch.full((2,), -1.0)
+    assert signal(rows) == pytest.approx((1.0 + 0.2 + 0.0) / 3)
 
 
 def test_signal_counts_hints_in_full_and_rewards_by_their_surprise(make_samples: Any) -> None:

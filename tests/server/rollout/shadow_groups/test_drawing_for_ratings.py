@@ -23,12 +23,14 @@ async def world(tmp_path: Path) -> AsyncIterator[ShadowWorld]:
         await made.source.close()
 
 
-def rate(world: ShadowWorld, n_praised: int, n_disliked: int, source: str = "user") -> list[str]:
+def rate(world: ShadowWorld, n_praised: int, n_disliked: int, source: str = "user", version: int = 1) -> list[str]:
     """A step that has learned from so many ratings of turns that are too old for a group."""
     ratings = [1.0] * n_praised + [-1.0] * n_disliked
     names = [world.turn(ended_at=1000.0) for _ in ratings]
     with world.journal.write() as session:
-        step = StepRow(agent="agent", version=1, parent=0, outcome=StepOutcome.PUBLISHED, metrics={}, started_at=0.0)
+        step = StepRow(
+            agent="agent", version=version, parent=0, outcome=StepOutcome.PUBLISHED, metrics={}, started_at=0.0
+        )
         session.add(step)
         session.flush()
         for name, reward in zip(names, ratings, strict=True):
@@ -77,12 +79,30 @@ async def test_nothing_is_drawn_before_there_are_enough_ratings(
     assert world.engine.requests == []
 
 
-async def test_replies_that_people_wrote_count_as_praise(world: ShadowWorld) -> None:
-    for name in rate(world, 0, 2 * MIN_RATINGS)[:MIN_RATINGS]:
+@pytest.mark.parametrize("n_again", [0, MIN_RATINGS])
+async def test_groups_stop_while_next_to_nothing_pleases(world: ShadowWorld, n_again: int) -> None:
+    """Words teach faster then. What pleased long ago, or a reply that a user wrote, says nothing of the agent now."""
+    rate(world, 40, 0)
+    for name in rate(world, MIN_RATINGS - 1, 30, version=2):
         add_feedback(world.journal, name, None, demonstration="a good one")
+    rate(world, n_again, 0, version=3)
     name = world.turn(hint=None)
-    assert await world.drawer.run_once()
-    assert world.group(name) is not None
+    assert await world.drawer.run_once() == (n_again > 0)
+    assert (world.group(name) is not None) == (n_again > 0)
+
+
+async def test_a_refused_step_counts_its_ratings_once(world: ShadowWorld) -> None:
+    """Its rows are in the next step as well."""
+    names = rate(world, MIN_RATINGS // 2, MIN_RATINGS)
+    with world.journal.write() as session:
+        step = StepRow(agent="agent", version=2, parent=0, outcome=StepOutcome.PUBLISHED, metrics={}, started_at=1.0)
+        session.add(step)
+        session.flush()
+        for name in names[: MIN_RATINGS // 2]:
+            facts = {"reward": 1.0, "reward_source": "user", "record_ids": []}
+            session.add(SampleRow(step_id=step.step_id, interaction_id=name, **facts))
+    world.turn(hint=None)
+    assert not await world.drawer.run_once()
 
 
 async def test_a_reply_that_was_cut_off_stays_in_its_group(world: ShadowWorld) -> None:
