@@ -109,7 +109,12 @@ class GroupLedger:
     def choose(
         self, limit: int, lags: Callable[[int], int], max_lag: int, holdout: float, n_vocab: int | None = None
     ) -> list[Group]:
-        """Up to `limit` scored groups, oldest first. Groups that can never be trained are dropped with the reason."""
+        """Up to `limit` scored groups, oldest first, or latest first if steps wait for them. Groups that can never be
+        trained are dropped with the reason.
+
+        Oldest first would let a step learn from the groups of versions before, while its own wait for the next step.
+        """
+        age = col(ShadowGroupRow.created_at)
         open_ones = (
             col(ShadowGroupRow.agent) == self._agent,
             col(ShadowGroupRow.state) == GroupState.SCORED,
@@ -120,7 +125,7 @@ class GroupLedger:
                 session.scalars(
                     select(col(ShadowGroupRow.interaction_id))
                     .where(*open_ones)
-                    .order_by(col(ShadowGroupRow.created_at))
+                    .order_by(age.desc() if self.is_awaited else age)
                     .limit(limit)
                 )
             )

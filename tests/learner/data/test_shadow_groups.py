@@ -210,6 +210,17 @@ def test_enough_awaited_groups_take_the_step_over(world: World) -> None:
     assert set(world.spent()) == set(names) and state_of(world, names[0])[0] == "spent"
 
 
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_awaited_groups_are_taken_latest_first(world: World, is_awaited: bool) -> None:
+    """They are by the version that learns from them. Left-over ones are not."""
+    names = world.add(3)
+    for name in names:
+        add_group(world, name)
+    ledger = GroupLedger(world.journal, "agent", is_awaited=is_awaited)
+    found = ledger.choose(2, lambda _: 0, 4, 0.0)
+    assert [group.interaction_id for group in found] == ([names[2], names[1]] if is_awaited else names[:2])
+
+
 def test_too_few_awaited_groups_wait_for_others(world: World) -> None:
     names = world.add(5)
     add_group(world, names[0])
