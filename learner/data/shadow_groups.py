@@ -109,12 +109,12 @@ class GroupLedger:
     def choose(
         self, limit: int, lags: Callable[[int], int], max_lag: int, holdout: float, n_vocab: int | None = None
     ) -> list[Group]:
-        """Up to `limit` scored groups, oldest first, or latest first if steps wait for them. Groups that can never be
-        trained are dropped with the reason.
+        """Up to `limit` scored groups, oldest first. Groups that can never be trained are dropped with the reason.
 
-        Oldest first would let a step learn from the groups of versions before, while its own wait for the next step.
+        A step that waits for groups learns from none of an earlier version. Else a few that are left over would keep
+        every later step a version behind.
         """
-        age = col(ShadowGroupRow.created_at)
+        max_lag = 0 if self.is_awaited else max_lag
         open_ones = (
             col(ShadowGroupRow.agent) == self._agent,
             col(ShadowGroupRow.state) == GroupState.SCORED,
@@ -125,7 +125,7 @@ class GroupLedger:
                 session.scalars(
                     select(col(ShadowGroupRow.interaction_id))
                     .where(*open_ones)
-                    .order_by(age.desc() if self.is_awaited else age)
+                    .order_by(col(ShadowGroupRow.created_at))
                     .limit(limit)
                 )
             )

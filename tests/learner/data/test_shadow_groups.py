@@ -211,14 +211,13 @@ def test_enough_awaited_groups_take_the_step_over(world: World) -> None:
 
 
 @pytest.mark.parametrize("is_awaited", [False, True])
-def test_awaited_groups_are_taken_latest_first(world: World, is_awaited: bool) -> None:
-    """They are by the version that learns from them. Left-over ones are not."""
-    names = world.add(3)
-    for name in names:
-        add_group(world, name)
+def test_awaited_groups_of_an_earlier_version_are_dropped(world: World, is_awaited: bool) -> None:
+    name = world.add(1)[0]
+    add_group(world, name)
     ledger = GroupLedger(world.journal, "agent", is_awaited=is_awaited)
-    found = ledger.choose(2, lambda _: 0, 4, 0.0)
-    assert [group.interaction_id for group in found] == ([names[2], names[1]] if is_awaited else names[:2])
+    found = ledger.choose(2, lambda _: 1, 4, 0.0)
+    assert [group.interaction_id for group in found] == ([] if is_awaited else [name])
+    assert state_of(world, name)[:2] == (("dropped", "stale: 1 versions behind") if is_awaited else ("scored", None))
 
 
 def test_too_few_awaited_groups_wait_for_others(world: World) -> None:

@@ -1,15 +1,19 @@
 """Groups that people's ratings of other replies will score: which turns get one, and how it is drawn."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from shadow_world import ShadowWorld
 
+from burnish import serving_table
+from burnish.adapters.serving.prepare import routes_file
 from burnish.journal.tables import SampleRow, StepRow
 from burnish.records import Sampling, StepOutcome
 from burnish.rewards import MIN_RATINGS
 from burnish.server.rollout.shadow_groups.drawer import SPARE_TOKENS
+from burnish.serving_table import Routes
 from burnish.testing import StubEngine
 from burnish.testing.stub_reply import Scripted
 from tests.turns import add_feedback
@@ -89,6 +93,23 @@ async def test_groups_stop_while_next_to_nothing_pleases(world: ShadowWorld, n_a
     name = world.turn(hint=None)
     assert await world.drawer.run_once() == (n_again > 0)
     assert (world.group(name) is not None) == (n_again > 0)
+
+
+@pytest.mark.parametrize(("grader", "has_group"), [("ratings", False), ("likelihood", True)])
+async def test_only_replies_of_the_live_version_get_a_group(tmp_path: Path, grader: str, has_group: bool) -> None:
+    """A step learns from no other. Other graders take what is loaded."""
+
+    def load(routes: Routes) -> Routes:
+        return replace(routes, agents={name: replace(each, loaded=(1,)) for name, each in routes.agents.items()})
+
+    with StubEngine(api_key="k", replies=["one", "two", "three"]) as engine:
+        world = ShadowWorld(tmp_path, engine, grader=grader)
+        serving_table.update(routes_file(world.settings), load)
+        rate(world, MIN_RATINGS, MIN_RATINGS)
+        name = world.turn(version=1)
+        await world.drawer.run_once()
+        assert (world.group(name) is not None) == has_group
+        await world.source.close()
 
 
 async def test_a_refused_step_counts_its_ratings_once(world: ShadowWorld) -> None:
