@@ -57,7 +57,7 @@ def _is_drawing(stack: Stack) -> bool:
     agent = serving_table.watch(routes_file(stack.settings)).current().agents[stack.agent]
     with stack.journal.read() as session:
         counts = jobs.counts(session, ShadowJob)
-        waiting = picker.pick(session, stack.agent, {agent.live, *agent.loaded}, stack.settings)
+        waiting = picker.pick(session, agent, stack.settings)
     return bool(waiting or counts.get("queued") or counts.get("leased"))
 
 

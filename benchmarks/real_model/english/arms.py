@@ -20,7 +20,7 @@ GROUPS: Mapping[str, Any] = {
     "learner.recipe.max_groups": 16,
     "learner.recipe.group_weight": 400.0,
 }
-"""Shadow groups whose scores come from the users' ratings (decision 60)."""
+"""Shadow groups whose scores come from the users' ratings (decision 61)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,9 +137,7 @@ class Drawer:
             with self._journal.read() as session:
                 if settings.groups.grader == "rubric" and judge_checks.are_unfit(session, _judges(settings)):
                     continue
-                # steps learn from groups by ratings only if they are of the live version
-                loaded = () if settings.groups.grader == "ratings" else agent.loaded
-                picked = pick(session, agent.name, {agent.live, *loaded}, settings)
+                picked = pick(session, agent, settings)
             if picked:
                 with self._journal.write() as session:
                     for turn, record, wish in picked:

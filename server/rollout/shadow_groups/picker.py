@@ -18,6 +18,7 @@ from burnish.journal.turns import of_same_voice
 from burnish.records import GroupState, Sampling, StepOutcome, Who, who_of
 from burnish.rewards import MIN_RATINGS, PRAISE, RATINGS, compose
 from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
+from burnish.serving_table import AgentRoute
 
 LOOKED_THROUGH = 64
 """Of the latest turns, at one look."""
@@ -40,14 +41,17 @@ class Picked(NamedTuple):
     wish: str
 
 
-def pick(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[Picked]:
-    """Turns that `loaded` versions of `agent` answered and that get a group now, the latest first."""
-    n_free = WAITING - _n_drawing(session, agent)
+def pick(session: Session, agent: AgentRoute, settings: Settings) -> list[Picked]:
+    """Turns that loaded versions of `agent` answered and that get a group now, the latest first. If ratings score it,
+    turns of the live version alone, because a step learns from no other.
+    """
+    n_free = WAITING - _n_drawing(session, agent.name)
     by_ratings = settings.groups.grader == "ratings"
-    if n_free <= 0 or (by_ratings and not _are_rated(session, agent)):
+    if n_free <= 0 or (by_ratings and not _are_rated(session, agent.name)):
         return []
+    versions = {agent.live} if by_ratings else {agent.live, *agent.loaded}
     most, counts, picked = settings.groups.max_per_user_hour, Counter[Who](), list[Picked]()
-    for each in (rateable if by_ratings else eligible)(session, agent, loaded, settings):
+    for each in (rateable if by_ratings else eligible)(session, agent.name, versions, settings):
         turn = each.turn
         user = who_of(turn.tenant, turn.key_id, turn.user)
         if _n_of_user(session, turn) + counts[user] < most and len(picked) < n_free:
