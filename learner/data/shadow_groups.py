@@ -106,15 +106,29 @@ class GroupLedger:
                 return True
             return None if session.scalar(mine) is None else False
 
-    def choose(
-        self, limit: int, lags: Callable[[int], int], max_lag: int, holdout: float, n_vocab: int | None = None
-    ) -> list[Group]:
-        """Up to `limit` scored groups, oldest first. Groups that can never be trained are dropped with the reason.
+    def drop_stale(self, live: int, lag: Callable[[int], int], max_lag: int) -> None:
+        """Drop the groups of versions that a step from `live` cannot learn from, before they take the place of others.
 
-        A step that waits for groups learns from none of an earlier version. Else a few that are left over would keep
-        every later step a version behind.
+        A step that waits for groups learns from those of the live version alone.
         """
-        max_lag = 0 if self.is_awaited else max_lag
+        versions = select(col(ShadowGroupRow.version)).distinct()
+        mine = (
+            col(ShadowGroupRow.agent) == self._agent,
+            col(ShadowGroupRow.state).in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED)),
+            col(ShadowGroupRow.spent_step).is_(None),
+            col(ShadowGroupRow.version) != live,
+        )
+        with self._journal.read() as session:
+            behind = {version: lag(version) for version in session.scalars(versions.where(*mine))}
+        most = 0 if self.is_awaited else max_lag
+        stale = {version: steps for version, steps in behind.items() if steps > most}
+        if stale:
+            with self._journal.write() as session:
+                for version, steps in stale.items():
+                    shadows.drop_version(session, self._agent, version, f"stale: {steps} versions behind")
+
+    def choose(self, limit: int, holdout: float, n_vocab: int | None = None) -> list[Group]:
+        """Up to `limit` scored groups, oldest first. Groups that can never be trained are dropped with the reason."""
         open_ones = (
             col(ShadowGroupRow.agent) == self._agent,
             col(ShadowGroupRow.state) == GroupState.SCORED,
@@ -134,8 +148,6 @@ class GroupLedger:
         for group in found:
             if is_held_out(group.session, holdout):
                 faults[group.interaction_id] = HELD_OUT
-            elif (lag := lags(group.version)) > max_lag:
-                faults[group.interaction_id] = f"stale: {lag} versions behind"
             elif (why := fault(group, n_vocab)) is not None:
                 faults[group.interaction_id] = why
         if faults:

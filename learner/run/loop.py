@@ -105,7 +105,7 @@ class Loop:
             self._ledger.answer_step()
         if len(rows) < (1 if is_asked else max(1, self._recipe.min_rows // 2)):
             return False
-        groups = self._choose_groups(live)
+        groups = self._choose_groups()
         try:
             step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
         except Postponed as error:
@@ -136,13 +136,19 @@ class Loop:
         return time.time() + next((most - waited for most in (PICK_WAIT, GROUPS_WAIT) if waited < most), math.inf)
 
     def _waits_for_groups(self) -> bool:
-        """True while groups are drawn from which a due step can learn, but not for long: traffic may leave no time."""
+        """True while groups are drawn from which a due step can learn, but not for long: traffic may leave no time.
+
+        Groups are scored before the step begins, which takes seconds. Others may be begun in that time.
+        """
         if self._groups is None or not self._groups.is_awaited or not self._recipe.group_weight:
             return False
-        now = time.monotonic()
-        self._due_since = self._due_since or now
-        is_drawing = self._groups.is_drawing()
-        return is_drawing is not None and now < self._due_since + (GROUPS_WAIT if is_drawing else PICK_WAIT)
+        self._due_since = self._due_since or time.monotonic()
+        if (is_drawing := self._groups.is_drawing()) is None:
+            return False
+        if not is_drawing:
+            self._grade_groups()
+            is_drawing = self._groups.is_drawing()
+        return time.monotonic() < self._due_since + (GROUPS_WAIT if is_drawing else PICK_WAIT)
 
     def _may_step(self, is_asked: bool) -> bool:
         """True if no version waits for its verdict, and a step is due or was requested."""
@@ -159,8 +165,11 @@ class Loop:
             self._follow_live()
 
     def _grade_groups(self) -> None:
-        """Score the shadow groups that were drawn, if the learner scores them."""
+        """Score the shadow groups that were drawn, if the learner scores them. Stale ones are dropped."""
         if self._groups is not None and self._recipe.group_weight:
+            live = self._ledger.live()
+            lag = lambda version: self._ledger.history.lags(live)(version)  # noqa: E731, as it reads the journal
+            self._groups.drop_stale(live, lag, self._recipe.max_off_policy_steps)
             self._groups.grade(self._recipe.max_groups)
 
     def acquire_lease(self) -> bool:
@@ -264,15 +273,14 @@ class Loop:
         self._ledger.set_aside(waiting)
         return chosen
 
-    def _choose_groups(self, live: int) -> list[Group]:
+    def _choose_groups(self) -> list[Group]:
         """Shadow groups that are scored, fresh enough and fit to train. Those that a step waits for are taken only if
         there are enough of them to take its place.
         """
         if not self._recipe.group_weight or self._groups is None:
             return []
         self._grade_groups()
-        bounds = (self._recipe.max_groups, self._ledger.history.lags(live), self._recipe.max_off_policy_steps)
-        found = self._groups.choose(*bounds, self._holdout, self._n_vocab)
+        found = self._groups.choose(self._recipe.max_groups, self._holdout, self._n_vocab)
         return found if not self._groups.is_awaited or 2 * len(found) >= self._recipe.min_rows else []
 
     def _attempt(self, rows: list[tuple[Ready, Sample]]) -> int:

@@ -23,11 +23,12 @@ from burnish.serving_table import AgentRoute
 LOOKED_THROUGH = 64
 """Of the latest turns, at one look."""
 WAITING = 8
-"""Groups of an agent that may wait to be drawn. Later turns are worth more."""
+"""Groups of an agent that may wait to be drawn. Later turns are worth more, unless a step waits for its groups."""
 N_LATEST = 32
 """Latest ratings among which praise is counted."""
 N_RATINGS = 256
 """Latest ratings among which dislike is counted."""
+_UNSPENT = (GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED)
 HOUR = 3600.0
 MAX_AGE = 1800.0
 """Seconds after a live reply in which its group must be drawn."""
@@ -45,8 +46,11 @@ def pick(session: Session, agent: AgentRoute, settings: Settings) -> list[Picked
     """Turns that loaded versions of `agent` answered and that get a group now, the latest first. If ratings score it,
     turns of the live version alone, because a step learns from no other.
     """
-    n_free = WAITING - _n_drawing(session, agent.name)
     by_ratings = settings.groups.grader == "ratings"
+    if by_ratings:  # a step waits for these, and takes no more
+        n_free = settings.recipe.max_groups - _n_groups(session, agent.name, _UNSPENT)
+    else:
+        n_free = WAITING - _n_groups(session, agent.name, (GroupState.DRAWING,))
     if n_free <= 0 or (by_ratings and not _are_rated(session, agent.name)):
         return []
     versions = {agent.live} if by_ratings else {agent.live, *agent.loaded}
@@ -150,9 +154,11 @@ def _is_fit(row: InteractionRow, longest: int, holdout: float, *, is_redrawn: bo
     return is_short and is_alike and not is_held_out(row.session_id, holdout)
 
 
-def _n_drawing(session: Session, agent: str) -> int:
+def _n_groups(session: Session, agent: str, states: Collection[GroupState]) -> int:
     wanted = select(func.count()).where(
-        col(ShadowGroupRow.agent) == agent, col(ShadowGroupRow.state) == GroupState.DRAWING
+        col(ShadowGroupRow.agent) == agent,
+        col(ShadowGroupRow.state).in_(states),
+        col(ShadowGroupRow.spent_step).is_(None),
     )
     return int(session.connection().execute(wanted).scalar_one())
 

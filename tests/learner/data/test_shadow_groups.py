@@ -215,9 +215,29 @@ def test_awaited_groups_of_an_earlier_version_are_dropped(world: World, is_await
     name = world.add(1)[0]
     add_group(world, name)
     ledger = GroupLedger(world.journal, "agent", is_awaited=is_awaited)
-    found = ledger.choose(2, lambda _: 1, 4, 0.0)
+    ledger.drop_stale(1, lambda _: 1, 4)
+    found = ledger.choose(2, 0.0)
     assert [group.interaction_id for group in found] == ([] if is_awaited else [name])
     assert state_of(world, name)[:2] == (("dropped", "stale: 1 versions behind") if is_awaited else ("scored", None))
+
+
+def test_stale_groups_do_not_take_the_place_of_others(world: World) -> None:
+    """A step takes two groups at most. Two of the version before are older, and are not among them."""
+    before = world.add(5)[:2]
+    for name in before:
+        add_group(world, name)
+    loop = learner_of(world, is_awaited=True)
+    with world.journal.write() as session:
+        for name in before:
+            session.get_one(ShadowGroupRow, name).version = -1
+    latest = world.add(5)[:2]
+    for name in latest:
+        add_group(world, name)
+    loop._recipe = loop._recipe.model_copy(update={"max_groups": 2})
+    loop._ledger.history.lags = lambda live: lambda version: 1  # type: ignore[method-assign]
+    assert loop.run_once()
+    assert set(world.store.manifest("agent", 1)["groups"]) == set(latest)
+    assert [state_of(world, name)[1] for name in before] == ["stale: 1 versions behind"] * 2
 
 
 def test_too_few_awaited_groups_wait_for_others(world: World) -> None:
@@ -267,8 +287,9 @@ def test_groups_that_cannot_be_trained_are_dropped_with_the_reason(world: World)
     add_group(world, names[1])
     with world.journal.write() as session:
         session.get_one(ShadowGroupRow, names[1]).version = -1
-    found = GroupLedger(world.journal, "agent").choose(8, lambda version: 5 if version < 0 else 0, 4, 0.0)
-    assert found == []
+    ledger = GroupLedger(world.journal, "agent")
+    ledger.drop_stale(0, lambda version: 5 if version < 0 else 0, 4)
+    assert ledger.choose(8, 0.0) == []
     assert state_of(world, names[0])[:2] == ("dropped", "bad_logprobs: member 1")
     assert state_of(world, names[1])[:2] == ("dropped", "stale: 5 versions behind")
 

@@ -1,5 +1,6 @@
 """Groups that people's ratings of other replies will score: which turns get one, and how it is drawn."""
 
+import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -148,3 +149,13 @@ async def test_a_tool_call_drops_the_group_even_if_it_was_cut_off(world: ShadowW
 
     found = world.group(name)
     assert found is not None and found.state == "dropped" and str(found.reason).startswith("a tool call")
+
+
+async def test_no_more_groups_are_begun_than_a_step_takes(world: ShadowWorld) -> None:
+    """Those that were drawn or scored count as well."""
+    rate(world, MIN_RATINGS, MIN_RATINGS)
+    most = world.settings.recipe.max_groups
+    names = [world.turn(hint=None) for _ in range(most + 2)]
+    while await world.drawer.run_once():
+        world.drawer._picked_at = -math.inf
+    assert [world.group(name) is not None for name in names] == [False] * 2 + [True] * most
