@@ -16,7 +16,7 @@ from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, N_MIN_RETENTION
 from burnish.config import ABILITIES, OF_KNOWN_BASES, Settings
 from burnish.files import read_json, replace_text
 
-N_BASE_ANSWERS = 3
+N_BASE_ANSWERS = 5
 """Answers of the base to a forgetting prompt that must all pass."""
 ANOTHER_FILE = "name a file of prompts that it passes in gate.forgetting_prompts"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.learning.stack import Stack
 from benchmarks.learning.style.talk import Memory
 from benchmarks.real_model.english import world
+from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS
 from burnish.config import BASE_NAME
 from burnish.errors import BurnishError
 from burnish.files import read_json, replace_text
@@ -38,7 +39,7 @@ class Exams:
 
     async def abilities(self) -> dict[str, float]:
         """The unseen prompts, greedily. `kept`: the share of those that the base passes. `kept_sure`: of those that it
-        passes three times, as the gate's prompts. `general`: the prompts passed, as a multiple of the base's. Raises
+        passes as often as the gate's prompts. `general`: the prompts passed, as a multiple of the base's. Raises
         BurnishError if the base passes none.
         """
         of_base, *again = await self._of_base()
@@ -50,11 +51,12 @@ class Exams:
         return found | ({"kept_sure": _share(own, sure)} if any(sure) else {})
 
     async def _of_base(self) -> list[list[bool]]:
-        """What the base passes: greedily, and in each of two draws. It is asked once for all runs."""
-        file = self._running.settings.state_dir / "cache" / "unseen-base.json"
+        """What the base passes: greedily, and in each of further draws. It is asked once for all runs."""
+        file = self._running.settings.state_dir / "cache" / f"unseen-base-{N_BASE_ANSWERS}.json"
         known = read_json(file)
         if known is None:
-            known = {"passed": [await self._passed(BASE_NAME, each) for each in (0.0, *2 * [SECOND_TEMPERATURE])]}
+            temperatures = (0.0, *(N_BASE_ANSWERS - 1) * [SECOND_TEMPERATURE])
+            known = {"passed": [await self._passed(BASE_NAME, each) for each in temperatures]}
             file.parent.mkdir(exist_ok=True)
             replace_text(file, json.dumps(known) + "\n")
         return [[bool(each) for each in passed] for passed in known["passed"]]

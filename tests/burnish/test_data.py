@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from burnish.adapters.evidence.base_answers import BaseRecord
-from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS
+from burnish.adapters.evidence.gate import N_MIN_RETENTION
 from burnish.config import OF_KNOWN_BASES
 from burnish.learner.data.anchors import MAX_NEW_TOKENS
 from burnish.server.rollout.forgetting_prompts import read_prompts
@@ -173,7 +173,7 @@ def test_what_a_known_base_says_to_the_prompts_ships_for_the_present_prompts() -
     record = BaseRecord(Path("not-there") / answers.name, str(known["identity"]))
     assert prompts == digest(ABILITIES)
     assert answers.stem.endswith(hashlib.sha256(known["identity"].encode()).hexdigest()[:16])
-    assert sum(answer is not None for answer in record.read()) >= N_FORGETTING_PROMPTS and record.standing() is None
+    assert sum(answer is not None for answer in record.read()) >= N_MIN_RETENTION and record.standing() is None
     identity = f"{base} {digest(ANCHORS)} {MAX_NEW_TOKENS} first clause"
     name = f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
     assert len(json.loads((OF_KNOWN_BASES / name).read_text(encoding="utf-8"))) == len(rows(ANCHORS))
