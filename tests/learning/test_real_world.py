@@ -17,6 +17,7 @@ from benchmarks.real_model.english.arms import ARMS, PRODUCT
 from benchmarks.real_model.english.notes import EnglishNotes
 from benchmarks.real_model.exams import Exams
 from burnish import config
+from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS
 from burnish.config import ABILITIES, ANCHORS, BASE_NAME
 from burnish.errors import BurnishError
 from burnish.sandbox.demo.worlds import UNSEEN
@@ -126,10 +127,11 @@ async def test_abilities_are_shares_of_what_the_base_passes_and_the_base_is_aske
     expected = {"kept": 0.75, "kept_sure": pytest.approx(2 / 3), "general": 1.0}
     assert await exams.abilities() == expected
     assert await exams.abilities() == expected
-    assert asked == [(BASE_NAME, 0.0), (BASE_NAME, 0.5), (BASE_NAME, 0.5), ("agent", 0.0), ("agent", 0.0)]
+    of_base = [(BASE_NAME, 0.0), *(N_BASE_ANSWERS - 1) * [(BASE_NAME, 0.5)]]
+    assert asked == [*of_base, ("agent", 0.0), ("agent", 0.0)]
 
-    none = json.dumps({"passed": 3 * [5 * [False]]})
-    (tmp_path / "cache" / "unseen-base.json").write_text(none)
+    none = json.dumps({"passed": N_BASE_ANSWERS * [5 * [False]]})
+    (tmp_path / "cache" / f"unseen-base-{N_BASE_ANSWERS}.json").write_text(none)
     with pytest.raises(BurnishError, match="got one that passes none"):
         await exams.abilities()
 

@@ -189,7 +189,7 @@ async def test_a_restart_asks_the_base_nothing_again(tmp_path: Path) -> None:
 
 
 class Wavering(Answering):
-    """The base fails the prompts of `failing` in its last answer, and those of `lucky` in its first further one."""
+    """The base fails the prompts of `failing` from its third answer on, and those of `lucky` in its second one."""
 
     def __init__(self, *failing: int, lucky: Sequence[int]) -> None:
         super().__init__(*failing)
@@ -208,8 +208,8 @@ async def test_what_the_base_passes_by_luck_does_not_count() -> None:
     engine = Wavering(3, 4, lucky=[7])
     counted = await RetentionSet(PROMPTS).ask_base(engine, "base")
     assert sorted({*range(N)} - {*counted}) == [3, 4, 7]
-    assert engine.asked["base"] == N_BASE_ANSWERS * N - 1, "a prompt that failed is not asked again"
-    assert engine.seeds == [None, 0, SEED_STEP]
+    assert engine.asked["base"] == N_BASE_ANSWERS * (N - 3) + 2 + 2 * 3, "a prompt that failed is not asked again"
+    assert engine.seeds == [None, *(SEED_STEP * n for n in range(N_BASE_ANSWERS - 1))]
 
 
 class Refusing(Answering):
