@@ -15,6 +15,8 @@ from burnish.sandbox.english import questions, style
 from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, SECOND_TEMPERATURE, read_prompts
 
 Conversation = Sequence[Mapping[str, str]]
+OF_BASE = f"unseen-base-{N_BASE_ANSWERS}.json"
+"""The file in a cache folder with what the base passes."""
 
 
 class Exams:
@@ -52,7 +54,7 @@ class Exams:
 
     async def _of_base(self) -> list[list[bool]]:
         """What the base passes: greedily, and in each of further draws. It is asked once for all runs."""
-        file = self._running.settings.state_dir / "cache" / f"unseen-base-{N_BASE_ANSWERS}.json"
+        file = self._running.settings.state_dir / "cache" / OF_BASE
         known = read_json(file)
         if known is None:
             temperatures = (0.0, *(N_BASE_ANSWERS - 1) * [SECOND_TEMPERATURE])

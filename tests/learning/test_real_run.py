@@ -13,6 +13,7 @@ from benchmarks.learning.style.run import Plan
 from benchmarks.real_model import speed, trial
 from benchmarks.real_model.english.arms import ARMS
 from benchmarks.real_model.english.run import play
+from benchmarks.real_model.exams import OF_BASE
 from burnish.sandbox.english import questions, style
 from burnish.testing import StubEngine
 
@@ -42,7 +43,7 @@ async def test_a_run_without_a_learner(tmp_path: Path) -> None:
     said = {str(message["content"]) for message in first}
     notes = {text for text in said if any(wish.instruction in text for wish in style.HOUSE_STYLE)}
     assert notes == {style.NO_COMMAS.instruction}
-    assert (tmp_path / "cache" / "unseen-base.json").exists()
+    assert (tmp_path / "cache" / OF_BASE).exists()
 
 
 async def test_the_speed_of_streams_is_of_all_their_tokens(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from benchmarks.real_model.continual.wishes import OWN_VIEW, POPULATIONS, SPOKEN
 from benchmarks.real_model.english import world
 from benchmarks.real_model.english.arms import ARMS, PRODUCT
 from benchmarks.real_model.english.notes import EnglishNotes
-from benchmarks.real_model.exams import Exams
+from benchmarks.real_model.exams import OF_BASE, Exams
 from burnish import config
 from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS
 from burnish.config import ABILITIES, ANCHORS, BASE_NAME
@@ -131,7 +131,7 @@ async def test_abilities_are_shares_of_what_the_base_passes_and_the_base_is_aske
     assert asked == [*of_base, ("agent", 0.0), ("agent", 0.0)]
 
     none = json.dumps({"passed": N_BASE_ANSWERS * [5 * [False]]})
-    (tmp_path / "cache" / f"unseen-base-{N_BASE_ANSWERS}.json").write_text(none)
+    (tmp_path / "cache" / OF_BASE).write_text(none)
     with pytest.raises(BurnishError, match="got one that passes none"):
         await exams.abilities()
 
