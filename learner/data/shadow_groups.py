@@ -106,7 +106,7 @@ class GroupLedger:
                 return True
             return None if session.scalar(mine) is None else False
 
-    def drop_stale(self, live: int, lag: Callable[[int], int], max_lag: int) -> None:
+    def drop_stale(self, live: int, lags: Callable[[int], Callable[[int], int]], max_lag: int) -> None:
         """Drop the groups of versions that a step from `live` cannot learn from, before they take the place of others.
 
         A step that waits for groups learns from those of the live version alone.
@@ -119,7 +119,11 @@ class GroupLedger:
             col(ShadowGroupRow.version) != live,
         )
         with self._journal.read() as session:
-            behind = {version: lag(version) for version in session.scalars(versions.where(*mine))}
+            others = list(session.scalars(versions.where(*mine)))
+        if not others:
+            return
+        lag = lags(live)
+        behind = {version: lag(version) for version in others}
         most = 0 if self.is_awaited else max_lag
         stale = {version: steps for version, steps in behind.items() if steps > most}
         if stale:

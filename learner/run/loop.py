@@ -167,9 +167,8 @@ class Loop:
     def _grade_groups(self) -> None:
         """Score the shadow groups that were drawn, if the learner scores them. Stale ones are dropped."""
         if self._groups is not None and self._recipe.group_weight:
-            live = self._ledger.live()
-            lag = lambda version: self._ledger.history.lags(live)(version)  # noqa: E731, as it reads the journal
-            self._groups.drop_stale(live, lag, self._recipe.max_off_policy_steps)
+            lags, most = self._ledger.history.lags, self._recipe.max_off_policy_steps
+            self._groups.drop_stale(self._ledger.live(), lags, most)
             self._groups.grade(self._recipe.max_groups)
 
     def acquire_lease(self) -> bool:

@@ -215,7 +215,7 @@ def test_awaited_groups_of_an_earlier_version_are_dropped(world: World, is_await
     name = world.add(1)[0]
     add_group(world, name)
     ledger = GroupLedger(world.journal, "agent", is_awaited=is_awaited)
-    ledger.drop_stale(1, lambda _: 1, 4)
+    ledger.drop_stale(1, lambda _: lambda _: 1, 4)
     found = ledger.choose(2, 0.0)
     assert [group.interaction_id for group in found] == ([] if is_awaited else [name])
     assert state_of(world, name)[:2] == (("dropped", "stale: 1 versions behind") if is_awaited else ("scored", None))
@@ -288,7 +288,7 @@ def test_groups_that_cannot_be_trained_are_dropped_with_the_reason(world: World)
     with world.journal.write() as session:
         session.get_one(ShadowGroupRow, names[1]).version = -1
     ledger = GroupLedger(world.journal, "agent")
-    ledger.drop_stale(0, lambda version: 5 if version < 0 else 0, 4)
+    ledger.drop_stale(0, lambda _: lambda version: 5 if version < 0 else 0, 4)
     assert ledger.choose(8, 0.0) == []
     assert state_of(world, names[0])[:2] == ("dropped", "bad_logprobs: member 1")
     assert state_of(world, names[1])[:2] == ("dropped", "stale: 5 versions behind")
