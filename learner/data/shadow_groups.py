@@ -31,7 +31,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The replies to one live prompt, the live one first, all by `version`."""
+    """The replies to one live prompt, all by `version`. The live one is the first, if it is a member."""
 
     interaction_id: str
     version: int
@@ -98,13 +98,16 @@ class GroupLedger:
         if self._grader is not None:
             self._grader.grade(limit)
 
-    def is_drawing(self) -> bool | None:
-        """True while groups are being drawn. None if the agent never had one."""
-        mine = select(col(ShadowGroupRow.interaction_id)).where(col(ShadowGroupRow.agent) == self._agent).limit(1)
+    def may_begin(self) -> bool:
+        """True if people's ratings can score groups."""
         with self._journal.read() as session:
-            if session.scalar(mine.where(col(ShadowGroupRow.state) == GroupState.DRAWING)) is not None:
-                return True
-            return None if session.scalar(mine) is None else False
+            return shadows.are_rated(session, self._agent)
+
+    def is_drawing(self) -> bool:
+        """True while groups are being drawn."""
+        mine = (col(ShadowGroupRow.agent) == self._agent, col(ShadowGroupRow.state) == GroupState.DRAWING)
+        with self._journal.read() as session:
+            return session.scalar(select(col(ShadowGroupRow.interaction_id)).where(*mine).limit(1)) is not None
 
     def drop_stale(self, live: int, lags: Callable[[int], Callable[[int], int]], max_lag: int) -> None:
         """Drop the groups of versions that a step from `live` cannot learn from, before they take the place of others.
@@ -167,14 +170,13 @@ def read(session: Session, interaction_id: str, scores: Sequence[float] | None =
     if row is None or turn is None:
         return None
     drawn = shadows.members_of(session, interaction_id)
-    found_scores = [row.score, *(member.score for member in drawn)] if scores is None else list(scores)
-    if (
-        len(drawn) != row.n_members - 1
-        or len(found_scores) != row.n_members
-        or any(value is None for value in found_scores)
-    ):
+    arrays = [(each.token_ids, each.logprobs) for each in drawn]
+    own_scores = [each.score for each in drawn]
+    if row.has_live:
+        arrays, own_scores = [(turn.token_ids, turn.logprobs), *arrays], [row.score, *own_scores]
+    found_scores = own_scores if scores is None else list(scores)
+    if {len(arrays), len(found_scores)} != {row.n_members} or any(value is None for value in found_scores):
         return None
-    arrays = [(turn.token_ids, turn.logprobs), *((member.token_ids, member.logprobs) for member in drawn)]
     members = [
         Member(from_bytes("i", ids), from_bytes("f", logprobs), float(value))  # type: ignore[arg-type]
         for (ids, logprobs), value in zip(arrays, found_scores, strict=True)

@@ -13,9 +13,9 @@ Guarantee: while the rater is unfit, groups are dropped with that reason and nev
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import structlog
-import torch
 from sqlalchemy import func, select
 from sqlmodel import Session, col
 
@@ -23,11 +23,8 @@ from burnish.journal import Journal, shadows
 from burnish.journal.tables import InteractionRow, SampleRow, ShadowGroupRow, StepRow
 from burnish.journal.turns import from_bytes
 from burnish.learner.data import good_replies
-from burnish.learner.data.rows import Text
 from burnish.learner.grading import content, rater
 from burnish.learner.grading.rater import Rated, Rater
-from burnish.learner.model.generation import generate
-from burnish.learner.model.policy import Policy, Weights
 from burnish.records import GroupState, StepOutcome, Who, who_of
 from burnish.rewards import PRAISE, RATINGS
 
@@ -38,8 +35,6 @@ N_WRITTEN = 128
 """Most good replies among which those that people wrote are looked for."""
 CONTENT_SHARE = 0.3
 """Share of a score that is the reply's place in its group by content."""
-REFERENCE_TOKENS = 64
-"""Most tokens of the base's own reply."""
 PRAISE_SPREAD = 0.2
 """Replies whose probabilities of praise differ by less are equally good to the rater. A group of them is dropped."""
 GOOD = 0.5
@@ -55,19 +50,28 @@ class _Found:
     rated: Rated
 
 
-class RatingGrader:
-    """Scores one agent's drawn groups."""
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A drawn group as texts: the prompt, the replies, and the base's own."""
 
-    def __init__(self, journal: Journal, agent: str, policy: Policy) -> None:
+    prompt: str
+    replies: Sequence[str]
+    reference: str
+
+
+class RatingGrader:
+    """Scores one agent's drawn groups. `tokenizer` is the base's."""
+
+    def __init__(self, journal: Journal, agent: str, tokenizer: Any) -> None:
         self._journal = journal
         self._agent = agent
-        self._policy = policy
+        self._tokenizer = tokenizer
         self._fitted: tuple[list[Rated], Rater | None] = ([], None)
 
     def grade(self, limit: int) -> int:
         """Score up to `limit` groups that were drawn, oldest first. Returns how many were processed."""
         with self._journal.read() as session:
-            groups = {name: self._members(session, name) for name in self._drawn(session, limit)}
+            groups = {name: self._group(session, name) for name in self._drawn(session, limit)}
             rated = self._ratings(session) if groups else []
         if not groups:
             return 0
@@ -79,16 +83,11 @@ class RatingGrader:
         log.info("scored shadow groups", agent=self._agent, n=len(scores), rank=judge and round(judge.rank, 3))
         return len(groups)
 
-    def _scores(self, groups: dict[str, list[Text]], judge: Rater, rated: Sequence[Rated]) -> dict[str, list[float]]:
+    def _scores(self, groups: Mapping[str, _Group], judge: Rater, rated: Sequence[Rated]) -> dict[str, list[float]]:
         """The scores of each group. All are equal if the rater sees no difference, or nothing good."""
-        texts = {name: [self._decoded(each.completion_ids) for each in members] for name, members in groups.items()}
-        praise = {name: judge.scores(members) for name, members in texts.items()}
+        praise = {name: judge.scores(group.replies) for name, group in groups.items()}
         differing = {name for name, values in praise.items() if max(values) - min(values) >= PRAISE_SPREAD}
-        places = self._places(
-            {name: groups[name][0].prompt_ids for name in groups if name in differing},
-            texts,
-            [each.text for each in rated],
-        )
+        places = _content_places({name: groups[name] for name in differing}, [each.text for each in rated])
         scores = {}
         for name, values in praise.items():
             if name not in differing:
@@ -98,24 +97,8 @@ class RatingGrader:
             scores[name] = [(1.0 - CONTENT_SHARE) * each + CONTENT_SHARE * place for each, place in pairs]
         return scores
 
-    def _places(
-        self, prompts: Mapping[str, Sequence[int]], texts: Mapping[str, Sequence[str]], rated: Sequence[str]
-    ) -> dict[str, list[float]]:
-        """The place of each reply in its group by content."""
-        with torch.no_grad(), self._policy.using(Weights.BASE):
-            replies = generate(list(prompts.values()), self._policy, REFERENCE_TOKENS, is_sampled=False)
-        references = {name: content.words(self._decoded(reply)) for name, reply in zip(prompts, replies, strict=True)}
-        members = {name: [content.words(text) for text in texts[name]] for name in prompts}
-        known = [content.words(text) for text in rated]
-        weight = content.rarity([*known, *references.values(), *chain.from_iterable(members.values())])
-        places = {}
-        for name, ids in prompts.items():
-            prompt = content.words(self._decoded(ids))
-            places[name] = _places([content.shared(each, references[name], prompt, weight) for each in members[name]])
-        return places
-
     def _decoded(self, ids: Sequence[int]) -> str:
-        return str(self._policy.tokenizer.decode(list(ids), skip_special_tokens=True))
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def _drawn(self, session: Session, limit: int) -> list[str]:
         mine = (
@@ -126,12 +109,11 @@ class RatingGrader:
         query = select(col(ShadowGroupRow.interaction_id)).where(*mine).order_by(col(ShadowGroupRow.created_at))
         return list(session.scalars(query.limit(limit)))
 
-    def _members(self, session: Session, name: str) -> list[Text]:
-        """The replies of a group behind their prompt, the live one first."""
-        row = session.get_one(InteractionRow, name)
-        prompt = from_bytes("i", row.prompt_ids)
-        replies = [row.token_ids, *(member.token_ids for member in shadows.members_of(session, name))]
-        return [Text(prompt, from_bytes("i", ids)) for ids in replies]
+    def _group(self, session: Session, name: str) -> _Group:
+        turn, group = session.get_one(InteractionRow, name), session.get_one(ShadowGroupRow, name)
+        replies = [member.token_ids for member in shadows.members_of(session, name)]
+        prompt, *texts = (self._decoded(from_bytes("i", ids)) for ids in (turn.prompt_ids, *replies))
+        return _Group(prompt, texts, group.reference or "")
 
     def _rater(self, rated: list[Rated]) -> Rater | None:
         """The rater of these ratings, fitted once."""
@@ -156,13 +138,26 @@ class RatingGrader:
             name = turn.interaction_id
             rated = Rated(name, self._decoded(from_bytes("i", turn.token_ids)), reward > 0)
             found.append(_Found(name, who_of(turn.tenant, turn.key_id, turn.user), rated))
-        good = good_replies.earlier(session, self._agent, N_WRITTEN, self._policy.tokenizer)
+        good = good_replies.earlier(session, self._agent, N_WRITTEN, self._tokenizer)
         written = [
             Rated(f"written in {each.record_id}", self._decoded(each.completion_ids), True)
             for each in good
             if each.record_id is not None
         ]
         return [*(each.rated for each in good_replies.balanced(found, N_RATINGS)), *written]
+
+
+def _content_places(groups: Mapping[str, _Group], rated: Sequence[str]) -> dict[str, list[float]]:
+    """The place of each reply in its group by content."""
+    members = {name: [content.words(text) for text in group.replies] for name, group in groups.items()}
+    references = {name: content.words(group.reference) for name, group in groups.items()}
+    known = [content.words(text) for text in rated]
+    weight = content.rarity([*known, *references.values(), *chain.from_iterable(members.values())])
+    places = {}
+    for name, group in groups.items():
+        prompt = content.words(group.prompt)
+        places[name] = _places([content.shared(each, references[name], prompt, weight) for each in members[name]])
+    return places
 
 
 def _places(values: Sequence[float]) -> list[float]:
@@ -182,5 +177,5 @@ def _end(session: Session, name: str, scores: Sequence[float] | None, judge: Rat
         return
     assert judge is not None
     identity = f"ratings/{judge.n_praised}+{judge.n_disliked}"
-    if shadows.score(session, name, scores, identity, []) and max(scores) == min(scores):
+    if shadows.score(session, name, [None, *scores], identity, []) and max(scores) == min(scores):
         shadows.drop(session, name, "no spread: the rater finds all replies equally good, or none good")

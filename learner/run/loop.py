@@ -25,6 +25,7 @@ from burnish.learner.data.shadow_groups import Group, GroupLedger
 from burnish.learner.model import checkpoint
 from burnish.learner.model.probe import build_probe
 from burnish.learner.objectives.anchor import Anchor
+from burnish.learner.objectives.group_gradient import GroupGradient
 from burnish.learner.objectives.registry import OF_LIVE_REPLIES
 from burnish.learner.run.ledger import Ledger, OpenStep, Ready
 from burnish.learner.run.throttle import Throttle
@@ -47,6 +48,9 @@ GROUPS_WAIT = 30.0
 long on a CPU, and groups of the step's own turns are by the version that it changes."""
 PICK_WAIT = 3.0
 """Seconds in which groups for the latest turns are begun."""
+GROUPS_FACTOR = 400.0
+"""Factor on the weight of groups from which alone a step learns. It decides how much anchors hold against them, and not
+the step's length. Decisions 60 and 61 say what smaller factors did."""
 _MAY_STILL_COME = (SkipReason.NO_SIGNAL, SkipReason.NEUTRAL)
 
 
@@ -142,10 +146,11 @@ class Loop:
         """
         if self._groups is None or not self._groups.is_awaited or not self._recipe.group_weight:
             return False
-        self._due_since = self._due_since or time.monotonic()
-        if (is_drawing := self._groups.is_drawing()) is None:
-            return False
-        if not is_drawing:
+        if self._due_since is None:
+            if not (self._groups.may_begin() or self._groups.is_drawing()):
+                return False
+            self._due_since = time.monotonic()
+        if not (is_drawing := self._groups.is_drawing()):
             self._grade_groups()
             is_drawing = self._groups.is_drawing()
         return time.monotonic() < self._due_since + (GROUPS_WAIT if is_drawing else PICK_WAIT)
@@ -301,7 +306,7 @@ class Loop:
         rate = history.rate(recipe.backoff)
         has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(recipe.shrink)
         if groups and self._groups is not None and self._groups.is_awaited:
-            weight_factors |= dict.fromkeys(OF_LIVE_REPLIES, 0.0)
+            weight_factors |= dict.fromkeys(OF_LIVE_REPLIES, 0.0) | {GroupGradient.name: GROUPS_FACTOR}
             return Work(samples, anchors, groups, weight_factors, has_momentum, rate, shrink=shrink)
         liked_replies = history.liked_replies(recipe.n_liked_replies) if any(sample.hint for sample in samples) else []
         n_again = recipe.replay_rows if recipe.sft_weight else 0

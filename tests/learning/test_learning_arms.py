@@ -26,7 +26,6 @@ def test_an_arm_is_one_that_burnish_takes(arm: Any, tmp_path: Path) -> None:
 
 
 def test_arms_without_groups_have_none() -> None:
-    for arms in (STYLE, ENGLISH):
-        drawing = {name for name, arm in arms.items() if config.load(flags=arm.flags(0)).has_groups}
-
-        assert drawing == {name for name in arms if "groups" in name}
+    for arms, model, others in ((STYLE, {}, set()), (ENGLISH, {"engine.model": "a/real-one"}, {"shuffled"})):
+        drawing = {name for name, arm in arms.items() if config.load(flags={**model, **arm.flags(0)}).has_groups}
+        assert drawing == {name for name in arms if "groups" in name} | others

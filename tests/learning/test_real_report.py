@@ -16,7 +16,7 @@ from benchmarks.real_model import first, speed, trial
 from benchmarks.real_model.__main__ import PARTS, REAL_MODEL
 from benchmarks.real_model.continual import part as continual
 from benchmarks.real_model.english import figures, world
-from benchmarks.real_model.english.arms import ARMS
+from benchmarks.real_model.english.arms import ARMS, PRODUCT
 from benchmarks.real_model.english.part import PART as ENGLISH
 
 FINAL = {"off": 0.02, "rewards": 0.3, "hints": 0.7, "both": 0.9, "both+groups": 0.9, "shuffled": 0.05, "memory": 0.4}
@@ -28,7 +28,7 @@ def english(n_seeds: int, arms: dict[str, float] = FINAL) -> ByArm:
 
     def one(arm: str, final: float, seed: int) -> Result:
         curves = {"kept": {512: 0.97}, "general": {512: 1.01}, "content": dict.fromkeys(world.MILESTONES, 0.9)}
-        if arm == "both":
+        if arm == PRODUCT:
             curves |= {"step_kl": {1: 0.025, 2: 0.1}, "step_kl_target": {1: 0.05, 2: 0.05}}
         scores = {n: final * n / 512 for n in world.MILESTONES}
         return Result(arm, seed, ARMS[arm].flags(seed), scores, {**COUNTS, "score_prompted": 0.6}, curves)
@@ -72,8 +72,9 @@ def test_enough_seeds_show_each_bar_as_met_or_missed() -> None:
 def test_a_lower_bound_by_hand() -> None:
     """Of four draws from 0.6, 1, 1, 1 all are 0.6 with 0.4 %, at least three with 5.1 %: 2.5 % lies at three."""
     results = english(4)
-    results = {**results, "both": {seed: _ended(each, 0.6 if seed else 1.0) for seed, each in results["both"].items()}}
-    results["both"] |= {seed: _ended(results["both"][seed], 1.0) for seed in (1, 2)}
+    before = results[PRODUCT]
+    ended = {seed: _ended(each, 1.0 if seed < 3 else 0.6) for seed, each in before.items()}
+    results = {**results, PRODUCT: ended}
 
     assert figures.barred(results)["real_score_512"].value == pytest.approx((3 * 0.6 + 1.0) / 4)
 
@@ -92,8 +93,8 @@ def test_a_bar_is_never_met_by_too_few_seeds() -> None:
 
 
 def test_runs_that_ended_early_count_where_they_came_to() -> None:
-    cut = Result("both", 9, ARMS["both"].flags(9), {0: 0.0, 128: 0.5}, COUNTS, {"kept": {128: 0.99}})
-    results = {**english(4), "both": {**english(4)["both"], 9: cut}}
+    cut = Result(PRODUCT, 9, ARMS[PRODUCT].flags(9), {0: 0.0, 128: 0.5}, COUNTS, {"kept": {128: 0.99}})
+    results = {**english(4), PRODUCT: {**english(4)[PRODUCT], 9: cut}}
 
     measured = figures.barred(results)
     assert (measured["real_score_128"].n, measured["real_score_512"].n, measured["kept"].n) == (5, 4, 4)

@@ -9,18 +9,8 @@ COMMON: Mapping[str, Any] = {
     "learner.max_wait": 3600.0
 }
 """The settings of every arm that are no defaults."""
-GROUPS: Mapping[str, Any] = {
-    "groups.enabled": True,
-    # the base is unfit to judge in words
-    "groups.grader": "ratings",
-    # all users are behind one key
-    "groups.max_per_user_hour": 600,
-    "groups.tokens_per_minute": 20_000,
-    "learner.recipe.group_size": 8,
-    "learner.recipe.max_groups": 16,
-    "learner.recipe.group_weight": 400.0,
-}
-"""Shadow groups whose scores come from the users' ratings (decision 61)."""
+_ALONE: Mapping[str, Any] = {"groups.enabled": False}
+"""No shadow groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +27,16 @@ class Arm:
         return {**COMMON, **self.settings, "learner.recipe.seed": seed}
 
 
+_NO_WORDS = {f"learner.recipe.{name}": 0.0 for name in ("distill_weight", "sft_weight")}
 _WORDS_ALONE = {f"learner.recipe.{name}": 0 for name in ("rl_weight", "sft_weight", "n_examples")}
-PRODUCT, BASELINE = "both", "rewards"
+PRODUCT, BASELINE = "both+groups", "rewards"
 """The arm with the product's defaults, and the one that it must beat."""
 _ARMS = (
     Arm("off", "nothing is learned", {"learner.enabled": False}),
-    Arm(BASELINE, "policy gradient alone", {"learner.recipe.distill_weight": 0.0, "learner.recipe.sft_weight": 0.0}),
-    Arm("hints", "hints alone", {**_WORDS_ALONE, "groups.enabled": False}),
-    Arm(PRODUCT, "both: the defaults"),
-    Arm("both+groups", "both, and shadow groups", GROUPS),
+    Arm(BASELINE, "policy gradient alone", {**_NO_WORDS, **_ALONE}),
+    Arm("hints", "hints alone", {**_WORDS_ALONE, **_ALONE}),
+    Arm("both", "both, without shadow groups", _ALONE),
+    Arm(PRODUCT, "both, and shadow groups: the defaults"),
     Arm("shuffled", "rewards shuffled, words left out", {"learner.recipe.shuffle_rewards": True}),
     Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, True),
 )

@@ -37,7 +37,7 @@ def barred(results: ByArm) -> dict[str, Measured]:
     """The figures with bars: the less favourable bound of each. Figures without seeds are left out."""
     of_product = {n: scores(results, PRODUCT, n) for n in world.MILESTONES}
     found = {f"real_score_{n}": _measured(_of(of_product[n]), "low") for n in (128, 256, 512)}
-    over, under = paired(of_product[LAST], counted(results, PRODUCT, "score_prompted"))
+    over, under = paired(of_product[LAST], prompted(results))
     change = gain(scores(results, "off", LAST), scores(results, "off", 0))
     found |= {
         "real_of_prompted": _measured(ratio(over, under) if over else None, "low"),
@@ -51,6 +51,11 @@ def barred(results: ByArm) -> dict[str, Measured]:
         low, high = np.percentile(shares, (10, 90))
         found |= {"step_kl_low": Measured(float(low), n_seeds), "step_kl_high": Measured(float(high), n_seeds)}
     return {key: each for key, each in found.items() if each is not None}
+
+
+def prompted(results: ByArm) -> BySeed:
+    """The base's score with the wishes in its prompt by seed, of every arm whose runs asked for it."""
+    return {seed: value for arm in results for seed, value in counted(results, arm, "score_prompted").items()}
 
 
 def step_lengths(results: ByArm) -> tuple[list[float], int]:
@@ -75,9 +80,9 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
     for arm in shown:
         curve = picture.estimates(world.MILESTONES, partial(scores, results, arm))
         picture.draw_band(axes, curve, f"{arm} (n={len(results[arm])})", marker="o", ms=3)
-    if prompted := counted(results, PRODUCT, "score_prompted"):
-        label = f"base, wishes in its prompt (n={len(prompted)})"
-        axes.axhline(estimate(list(prompted.values())).mean, color="black", linestyle=":", label=label)
+    if by_seed := prompted(results):
+        label = f"base, wishes in its prompt (n={len(by_seed)})"
+        axes.axhline(estimate(list(by_seed.values())).mean, color="black", linestyle=":", label=label)
     axes.set(xlabel="rated replies to simulated users", ylabel="held-out score", ylim=(-0.02, 1.02))
     axes.set_title(CAPTION, fontsize=8)
     axes.grid(alpha=0.25)

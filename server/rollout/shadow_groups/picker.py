@@ -1,22 +1,23 @@
-"""Which live turns get a shadow group: recent final answers with plain sampling and a hint of their user, or any
-recent final answer if people's ratings of other replies score it.
+"""Which live turns get a shadow group: recent final answers with plain sampling and a hint of their user, or the prompt
+of any recent final answer if people's ratings of other replies score it.
 """
 
 import time
 from collections import Counter
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, or_, select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import is_held_out
 from burnish.config import Settings
+from burnish.journal import shadows
 from burnish.journal.evidence import evidence_of_all
-from burnish.journal.tables import InteractionRow, JudgementRow, SampleRow, ShadowGroupRow, StepRow
+from burnish.journal.tables import InteractionRow, JudgementRow, ShadowGroupRow, StepRow, VersionRow
 from burnish.journal.turns import of_same_voice
-from burnish.records import GroupState, Sampling, StepOutcome, Who, who_of
-from burnish.rewards import MIN_RATINGS, PRAISE, RATINGS, compose
+from burnish.records import UNDECIDED, GroupState, Sampling, StepOutcome, Who, who_of
+from burnish.rewards import compose
 from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
 from burnish.serving_table import AgentRoute
 
@@ -24,10 +25,6 @@ LOOKED_THROUGH = 64
 """Of the latest turns, at one look."""
 WAITING = 8
 """Groups of an agent that may wait to be drawn. Later turns are worth more, unless a step waits for its groups."""
-N_LATEST = 32
-"""Latest ratings among which praise is counted."""
-N_RATINGS = 256
-"""Latest ratings among which dislike is counted."""
 _UNSPENT = (GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED)
 HOUR = 3600.0
 MAX_AGE = 1800.0
@@ -43,19 +40,26 @@ class Picked(NamedTuple):
 
 
 def pick(session: Session, agent: AgentRoute, settings: Settings) -> list[Picked]:
-    """Turns that loaded versions of `agent` answered and that get a group now, the latest first. If ratings score it,
-    turns of the live version alone, because a step learns from no other.
+    """Turns of `agent` that get a group now, the latest first.
+
+    If ratings score it, the live version replies anew, whatever version answered the turn. A step learns from no other,
+    so no group begins between a step's beginning and the decision about its version. Otherwise the version that
+    answered has to be loaded.
     """
     by_ratings = settings.groups.grader == "ratings"
     if by_ratings:  # a step waits for these, and takes no more
         n_free = settings.recipe.max_groups - _n_groups(session, agent.name, _UNSPENT)
     else:
         n_free = WAITING - _n_groups(session, agent.name, (GroupState.DRAWING,))
-    if n_free <= 0 or (by_ratings and not _are_rated(session, agent.name)):
+    if n_free <= 0:
         return []
-    versions = {agent.live} if by_ratings else {agent.live, *agent.loaded}
+    if by_ratings:
+        may_begin = not _is_changing(session, agent.name) and shadows.are_rated(session, agent.name)
+        found = rateable(session, agent.name, settings) if may_begin else []
+    else:
+        found = eligible(session, agent.name, {agent.live, *agent.loaded}, settings)
     most, counts, picked = settings.groups.max_per_user_hour, Counter[Who](), list[Picked]()
-    for each in (rateable if by_ratings else eligible)(session, agent.name, versions, settings):
+    for each in found:
         turn = each.turn
         user = who_of(turn.tenant, turn.key_id, turn.user)
         if _n_of_user(session, turn) + counts[user] < most and len(picked) < n_free:
@@ -67,7 +71,9 @@ def pick(session: Session, agent: AgentRoute, settings: Settings) -> list[Picked
 def eligible(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[Picked]:
     """Turns without a group that may get one, the latest first."""
     longest = settings.recipe.group_max_tokens
-    found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, longest, settings.holdout)]
+    is_loaded = col(InteractionRow.version).in_(list(loaded))
+    latest = _latest(session, agent, is_loaded, _speaks(settings))
+    found = [row for row in latest if _is_fit(row, longest, settings.holdout)]
     evidence = evidence_of_all(session, [row.interaction_id for row in found])
     composed = [(row, compose(evidence[row.interaction_id])) for row in found]
     rewarded = [
@@ -80,44 +86,27 @@ def eligible(session: Session, agent: str, loaded: Collection[int], settings: Se
     return [each for each in wished if each.wish]
 
 
-def rateable(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[Picked]:
-    """Turns without a group that get one to be scored by people's ratings of other replies, the latest first. Nobody
-    need have rated them. They carry no record and no hint.
+def rateable(session: Session, agent: str, settings: Settings) -> list[Picked]:
+    """Turns without a group whose prompt gets one to be scored by people's ratings of other replies, the latest first.
+    Nobody need have rated them. They carry no record and no hint.
     """
     longest = settings.recipe.group_max_tokens
-    found = _latest(session, agent, loaded, None)
+    found = _latest(session, agent)
     return [Picked(row, None, "") for row in found if _is_fit(row, longest, settings.holdout, is_redrawn=True)]
 
 
-def _are_rated(session: Session, agent: str) -> bool:
-    """True if people praised enough of the replies that steps learned from last, and disliked enough of them lately.
-
-    While next to no reply pleases, the best of a group does not please either, and words teach faster.
-    """
-    rated = (
-        select(col(SampleRow.interaction_id), col(SampleRow.reward))
-        .join(StepRow, col(StepRow.step_id) == col(SampleRow.step_id))
-        .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
-        .where(col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
-        .where(col(SampleRow.reward_source).in_(RATINGS), func.abs(col(SampleRow.reward)) >= PRAISE)
-        .where(col(InteractionRow.may_train).is_(True))
-        .order_by(col(StepRow.step_id).desc(), col(InteractionRow.ended_at).desc())
+def _is_changing(session: Session, agent: str) -> bool:
+    """True from a step's beginning until its version is decided."""
+    step = select(col(StepRow.step_id)).where(col(StepRow.agent) == agent, col(StepRow.outcome) == StepOutcome.OPEN)
+    version = select(col(VersionRow.version)).where(
+        col(VersionRow.agent) == agent, col(VersionRow.state).in_(UNDECIDED)
     )
-    found = {name: float(reward) for name, reward in session.execute(rated.limit(N_RATINGS))}  # steps may share rows
-    rewards = list(found.values())
-    n_praised, n_disliked = sum(each > 0 for each in rewards[:N_LATEST]), sum(each < 0 for each in rewards)
-    return min(n_praised, n_disliked) >= MIN_RATINGS
+    return any(session.scalar(each.limit(1)) is not None for each in (step, version))
 
 
-def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings | None) -> list[InteractionRow]:
-    """Turns without a group that ended by themselves in text. With `settings` they have an accepted hint, or a reward
-    if a user's earlier hints do as well.
-    """
-    mine = (
-        col(InteractionRow.agent) == agent,
-        col(InteractionRow.version).in_(list(loaded)),
-        col(InteractionRow.ended_at) >= time.time() - MAX_AGE,
-    )
+def _latest(session: Session, agent: str, *conditions: Any) -> list[InteractionRow]:
+    """Turns without a group that ended by themselves in text, with further `conditions`."""
+    mine = (col(InteractionRow.agent) == agent, col(InteractionRow.ended_at) >= time.time() - MAX_AGE)
     whole = (
         col(InteractionRow.is_aborted).is_(False),
         col(InteractionRow.quarantine).is_(None),
@@ -130,6 +119,12 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
         .where(col(ShadowGroupRow.interaction_id) == col(InteractionRow.interaction_id))
         .exists()
     )
+    wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, *conditions)
+    return list(session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH)))
+
+
+def _speaks(settings: Settings) -> Any:
+    """A turn has an accepted hint, or a reward if a user's earlier hints do as well."""
     hinted = (
         select(col(JudgementRow.judgement_id))
         .where(
@@ -139,9 +134,7 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
         .exists()
     )
     rewarded = or_(col(InteractionRow.is_ready).is_(True), col(InteractionRow.spent_step).is_not(None))
-    speaks = [] if settings is None else [rewarded if settings.groups.earlier_hints else hinted]
-    wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, *speaks)
-    return list(session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH)))
+    return rewarded if settings.groups.earlier_hints else hinted
 
 
 def _is_fit(row: InteractionRow, longest: int, holdout: float, *, is_redrawn: bool = False) -> bool:

@@ -163,7 +163,8 @@ class Settings(BaseSettings):
         if self.groups.enabled is not None:
             return self.groups.enabled
         recipe = self.recipe
-        return self.learner.enabled and not recipe.rl_weight and recipe.distill_weight > 0
+        has_hints_alone = not recipe.rl_weight and recipe.distill_weight > 0
+        return self.learner.enabled and (self.groups.grader == "ratings" or has_hints_alone)
 
     @property
     def journal_url(self) -> str:

@@ -12,15 +12,15 @@ class Groups(Section):
 
     enabled: bool | None = Field(
         None,
-        description="Draw shadow groups and learn from them. None: only if hints alone are learned "
-        "(`rl_weight = 0` in the recipe), because they are known to help there.",
+        description="Draw shadow groups and learn from them. None: where they are known to help, which is with the "
+        "grader `ratings`, and with the others if hints alone are learned (`rl_weight = 0` in the recipe).",
     )
-    tokens_per_minute: int = Field(4000, ge=1, description="Most tokens drawn per minute, for all agents together.")
-    max_per_user_hour: int = Field(60, ge=1, description="Most groups started per hour for one user's turns.")
-    grader: Literal["likelihood", "ratings", "rubric"] = Field(
-        "likelihood",
-        description="Scores the groups: how much likelier the user's hint makes a reply (`likelihood`), what people's "
-        "ratings of other replies say about a reply's form (`ratings`), or a judge (`rubric`).",
+    tokens_per_minute: int = Field(20_000, ge=1, description="Most tokens drawn per minute, for all agents together.")
+    max_per_user_hour: int = Field(600, ge=1, description="Most groups started per hour for one user's turns.")
+    grader: Literal["ratings", "likelihood", "rubric"] = Field(
+        "ratings",
+        description="Scores the groups: what people's ratings of other replies say about a reply's form (`ratings`), "
+        "how much likelier the user's hint makes a reply (`likelihood`), or a judge (`rubric`).",
     )
     earlier_hints: int = Field(
         0,

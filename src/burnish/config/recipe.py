@@ -96,7 +96,7 @@ class Recipe(Section):
         "dr_grpo",
         description="How a member of a shadow group is compared with the others. GRPO divides by their deviation.",
     )
-    group_size: int = Field(4, ge=2, le=16, description="Replies in a shadow group, including the live one.")
+    group_size: int = Field(8, ge=2, le=16, description="Replies in a shadow group, including the live one.")
     group_max_tokens: int = Field(
         256, ge=1, le=32_768, description="Longest shadow reply, in tokens. A live reply that is longer gets no group."
     )
@@ -106,7 +106,7 @@ class Recipe(Section):
         le=10_000,
         description="Groups are drawn only while the engine has at most this many requests from others.",
     )
-    max_groups: int = Field(8, ge=0, le=256, description="Most shadow groups in one step.")
+    max_groups: int = Field(16, ge=0, le=256, description="Most shadow groups in one step.")
     distill_weight: float = Field(1.0, ge=0, description="Weight of the hindsight-distillation term.")
     distill_form: Literal["top_k", "token"] = Field(
         "top_k",
@@ -350,6 +350,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "kl_weight": 0.1,
             "anchor_rows": 24,
             "anchor_weight": 3.0,
+            "group_size": 4,
+            "max_groups": 8,
             # This model is meant to move far from its base within some twenty steps. The usual limits are for models
             # that are not.
             "monitors": "watch",

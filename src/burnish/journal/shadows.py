@@ -14,11 +14,26 @@ from sqlmodel import Session, col
 
 from burnish.journal import blobs
 from burnish.journal.jobs import enqueue, insert_or_skip
-from burnish.journal.tables import GroupSampleRow, InteractionRow, RubricJob, ShadowGroupRow, ShadowJob, ShadowRow
+from burnish.journal.tables import (
+    GroupSampleRow,
+    InteractionRow,
+    RubricJob,
+    SampleRow,
+    ShadowGroupRow,
+    ShadowJob,
+    ShadowRow,
+    StepRow,
+)
 from burnish.journal.turns import blobs_of, to_bytes
-from burnish.records import FloatArray, GroupState, IntArray, Message
+from burnish.messages import text_of
+from burnish.records import FloatArray, GroupState, IntArray, Message, StepOutcome
+from burnish.rewards import MIN_RATINGS, PRAISE, RATINGS
 
 Tree = dict[str, Any]
+N_LATEST = 32
+"""Latest ratings among which praise is counted."""
+N_RATINGS = 256
+"""Latest ratings among which dislike is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +46,44 @@ class Drawn:
     logprobs: FloatArray
 
 
-def begin(session: Session, turn: InteractionRow, n_members: int, wish: str, record_id: str | None) -> bool:
-    """Request a group of `n_members` for a turn. False if it has had one, whatever became of that."""
+def are_rated(session: Session, agent: str) -> bool:
+    """True if people praised enough of the replies that steps learned from last, and disliked enough of them lately, so
+    that their ratings can score groups.
+
+    While next to no reply pleases, the best of a group does not please either, and words teach faster.
+    """
+    rated = (
+        select(col(SampleRow.interaction_id), col(SampleRow.reward))
+        .join(StepRow, col(StepRow.step_id) == col(SampleRow.step_id))
+        .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
+        .where(col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
+        .where(col(SampleRow.reward_source).in_(RATINGS), func.abs(col(SampleRow.reward)) >= PRAISE)
+        .where(col(InteractionRow.may_train).is_(True))
+        .order_by(col(StepRow.step_id).desc(), col(InteractionRow.ended_at).desc())
+    )
+    found = {name: float(reward) for name, reward in session.execute(rated.limit(N_RATINGS))}  # steps may share rows
+    rewards = list(found.values())
+    n_praised, n_disliked = sum(each > 0 for each in rewards[:N_LATEST]), sum(each < 0 for each in rewards)
+    return min(n_praised, n_disliked) >= MIN_RATINGS
+
+
+def begin(
+    session: Session,
+    turn: InteractionRow,
+    n_members: int,
+    wish: str,
+    record_id: str | None,
+    *,
+    version: int | None = None,
+) -> bool:
+    """Request a group of `n_members` for a turn. False if it has had one, whatever became of that.
+
+    Without a `wish` all members are drawn, by `version`. Else the live reply is the first, and its version draws.
+    """
     values = {
         "interaction_id": turn.interaction_id,
         "agent": turn.agent,
-        "version": turn.version,
+        "version": turn.version if version is None else version,
         "sampling": dict(turn.sampling),
         "n_members": n_members,
         "wish": wish,
@@ -52,13 +99,24 @@ def begin(session: Session, turn: InteractionRow, n_members: int, wish: str, rec
     return True
 
 
-def file(session: Session, interaction_id: str, drawn: Sequence[Drawn], *, for_judge: bool = True) -> bool:
-    """Store all replies of a group at once, and let a judge score them unless another grader does.
+def file(
+    session: Session,
+    interaction_id: str,
+    drawn: Sequence[Drawn],
+    *,
+    for_judge: bool = True,
+    reference: Drawn | None = None,
+) -> bool:
+    """Store all replies of a group at once, and let a judge score them unless another grader does. `reference` is the
+    base's reply to the same prompt.
 
     False if the group is no longer being drawn.
     """
-    n_tokens = sum(len(each.token_ids) for each in drawn)
-    changes = {"n_tokens": ShadowGroupRow.n_tokens + n_tokens, "drawn_at": time.time()}
+    extra = [reference] if reference is not None else []
+    n_tokens = sum(len(each.token_ids) for each in (*drawn, *extra))
+    changes: dict[str, Any] = {"n_tokens": ShadowGroupRow.n_tokens + n_tokens, "drawn_at": time.time()}
+    if reference is not None:
+        changes["reference"] = text_of(reference.reply)
     if not _move(session, interaction_id, GroupState.DRAWING, GroupState.DRAWN, **changes):
         return False
     for member, each in enumerate(drawn, 1):
@@ -89,11 +147,13 @@ def charge(session: Session, interaction_id: str, n_tokens: int) -> None:
 def score(
     session: Session,
     interaction_id: str,
-    scores: Sequence[float],
+    scores: Sequence[float | None],
     judge_id: str,
     votes: Sequence[Sequence[int] | None],
 ) -> bool:
-    """Store the scores of all members, the live reply's first. False if the group does not wait for them."""
+    """Store the scores of all members, the live reply's first, None if it is no member. False if the group does not
+    wait for them.
+    """
     changes = {
         "score": scores[0],
         "judge_id": judge_id,
@@ -194,7 +254,7 @@ def tell(session: Session, interaction_id: str) -> Tree | None:
     found = members_of(session, interaction_id)
     texts = blobs_of(session, [each.reply_digest for each in found])
     members = [{"member": each.member, "reply": texts[each.reply_digest], "score": each.score} for each in found]
-    columns = ("state", "reason", "n_members", "wish", "n_tokens", "judge_id", "votes", "spent_step")
+    columns = ("state", "reason", "n_members", "wish", "reference", "n_tokens", "judge_id", "votes", "spent_step")
     return {**{name: getattr(row, name) for name in columns}, "score": row.score, "shadows": members}
 
 

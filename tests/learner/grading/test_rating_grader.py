@@ -10,7 +10,6 @@ from burnish.config import Recipe
 from burnish.journal import Journal
 from burnish.journal.tables import SampleRow, ShadowGroupRow
 from burnish.learner.data.shadow_groups import GroupLedger
-from burnish.learner.grading import rating_grader
 from burnish.learner.grading.rater import MIN_RATINGS
 from burnish.learner.grading.rating_grader import RatingGrader
 from burnish.learner.run.loop import Loop
@@ -44,7 +43,7 @@ def rate(world: World, n_each: int) -> None:
 
 
 def grader(world: World) -> RatingGrader:
-    return RatingGrader(world.journal, "agent", world.trainer.policy)
+    return RatingGrader(world.journal, "agent", world.trainer.policy.tokenizer)
 
 
 def test_replies_like_praised_ones_score_higher(world: World) -> None:
@@ -60,20 +59,22 @@ def test_replies_like_praised_ones_score_higher(world: World) -> None:
     assert grader(world).grade(8) == 0
 
 
+@pytest.mark.parametrize(("reference", "differs"), [("a red sun", True), (None, False)])
 def test_of_like_forms_the_one_that_says_what_the_base_says_scores_higher(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, reference: str | None, differs: bool
 ) -> None:
+    """If nothing is known of the base's reply, the form alone counts."""
+
     def ids(text: str) -> list[int]:
         return [*world.trainer.policy.tokenizer(text)["input_ids"], 0]
 
-    monkeypatch.setattr(rating_grader, "generate", lambda prompts, *_, **__: [ids("a red sun") for _ in prompts])
     rate(world, MIN_RATINGS)
     (name,) = add(world, 1, GOOD)
-    draw(world, name, [ids("red sun"), ids("big dog"), BAD], wish="")
+    draw(world, name, [ids("red sun"), ids("big dog"), BAD], wish="", reference=reference)
     grader(world).grade(8)
     _, _, (_, about, other, bad) = outcome_of(world, name)
-    assert about is not None and other is not None and bad is not None
-    assert about > other + 0.1 and other > bad
+    assert about is not None and other is not None and bad is not None and other > bad
+    assert (about > other + 0.1) == differs
 
 
 def test_too_few_ratings_score_nothing(world: World) -> None:

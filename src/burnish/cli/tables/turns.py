@@ -100,16 +100,19 @@ def _shadow_group(group: Tree) -> Table:
     why = (
         f": {group['reason']}" if group["reason"] else f" in step {group['spent_step']}" if group["spent_step"] else ""
     )
-    wish = group["wish"].replace("\n", " · ") or "the task only"
+    wish = group["wish"].replace("\n", " · ") or "people's ratings of other replies"
     title = escape(f"shadow group, {group['state']}{why} · graded on: {wish} · {group['n_tokens']} tokens")
     table = Table("member", "reply", "score", title=title)
-    table.add_row("0 (live)", "[dim]as above[/]", _score(group["score"]))
+    if group["wish"]:  # else the live reply is no member
+        table.add_row("0 (live)", "[dim]as above[/]", _score(group["score"]))
     for member in group["shadows"]:
         table.add_row(
             str(member["member"]),
             escape(str(member["reply"].get("content") or "")[:MAX_CHARS]),
             _score(member["score"]),
         )
+    if group["reference"] is not None:
+        table.add_row("[dim]the base[/]", escape(group["reference"][:MAX_CHARS]), "")
     return table
 
 

@@ -6,11 +6,13 @@ from sqlmodel import Field, SQLModel
 
 class ShadowGroupRow(SQLModel, table=True):
     """A live reply and the replies drawn beside it (`ShadowRow`) by the same version: a group of `n_members` in all.
+    Without a `wish` the live reply is no member, and `version` is the one that drew.
 
     `sampling` is the live reply's. `wish` is the accepted hint that the members are scored on, empty for none;
-    `record_id` is its judgement. State: `state` (burnish.records.GroupState), `reason` (why it was dropped), `n_tokens`
-    (drawn so far), `score` (the live reply's, in [0, 1]), `judge_id`, `votes` (grades by vote, in the members' order),
-    `spent_step`, `drawn_at` (when tokens were last drawn).
+    `record_id` is its judgement. `reference` is the base's own reply, if a grader wants it. State: `state`
+    (burnish.records.GroupState), `reason` (why it was dropped), `n_tokens` (drawn so far), `score` (the live reply's,
+    in [0, 1]), `judge_id`, `votes` (grades by vote, in the members' order), `spent_step`, `drawn_at` (when tokens were
+    last drawn).
     """
 
     __tablename__ = "shadow_group"
@@ -22,6 +24,7 @@ class ShadowGroupRow(SQLModel, table=True):
     n_members: int
     wish: str = ""
     record_id: str | None = None
+    reference: str | None = None
     state: str
     reason: str | None = None
     n_tokens: int = 0
@@ -31,6 +34,11 @@ class ShadowGroupRow(SQLModel, table=True):
     spent_step: int | None = None
     created_at: float
     drawn_at: float | None = Field(default=None, index=True)
+
+    @property
+    def has_live(self) -> bool:
+        """True if the live reply is a member."""
+        return bool(self.wish)
 
 
 class ShadowRow(SQLModel, table=True):

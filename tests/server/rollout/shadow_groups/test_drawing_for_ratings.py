@@ -2,19 +2,17 @@
 
 import math
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shadow_world import ShadowWorld
 
-from burnish import serving_table
-from burnish.adapters.serving.prepare import routes_file
+from burnish.adapters.registry import lifecycle
 from burnish.journal.tables import SampleRow, StepRow
 from burnish.records import Sampling, StepOutcome
 from burnish.rewards import MIN_RATINGS
-from burnish.server.rollout.shadow_groups.drawer import SPARE_TOKENS
-from burnish.serving_table import Routes
+from burnish.server.rollout.shadow_groups.drawer import REFERENCE_TOKENS, SPARE_TOKENS
 from burnish.testing import StubEngine
 from burnish.testing.stub_reply import Scripted
 from tests.turns import add_feedback
@@ -56,8 +54,9 @@ async def test_a_turn_gets_a_group_without_a_hint_and_however_it_was_sampled(
 
     found = world.group(name)
     assert found is not None and (found.state, found.wish, found.record_id) == ("drawn", "", None)
-    assert world.n_to_score == 0 and len(world.shadows(name)) == 3
-    assert {body["temperature"] for body in world.engine.requests} == {1.0}
+    n_drawn = world.settings.recipe.group_size
+    assert world.n_to_score == 0 and len(world.shadows(name)) == n_drawn
+    assert sorted(body["temperature"] for body in world.engine.requests) == [0.0] + [1.0] * n_drawn
 
 
 @pytest.mark.parametrize("sampling", [Sampling(is_constrained=True), Sampling(has_logit_bias=True)])
@@ -96,21 +95,37 @@ async def test_groups_stop_while_next_to_nothing_pleases(world: ShadowWorld, n_a
     assert (world.group(name) is not None) == (n_again > 0)
 
 
-@pytest.mark.parametrize(("grader", "has_group"), [("ratings", False), ("likelihood", True)])
-async def test_only_replies_of_the_live_version_get_a_group(tmp_path: Path, grader: str, has_group: bool) -> None:
-    """A step learns from no other. Other graders take what is loaded."""
+async def test_the_live_version_replies_to_the_prompts_of_others(world: ShadowWorld) -> None:
+    """A step learns from no other version. The turn's own reply is no member."""
+    rate(world, MIN_RATINGS, MIN_RATINGS)
+    name = world.turn(hint=None, version=7)  # it is not loaded any more
+    assert await world.drawer.run_once()
+    found = world.group(name)
+    assert found is not None and (found.state, found.version) == ("drawn", 0)
+    assert len(world.shadows(name)) == found.n_members == world.settings.recipe.group_size
 
-    def load(routes: Routes) -> Routes:
-        return replace(routes, agents={name: replace(each, loaded=(1,)) for name, each in routes.agents.items()})
 
-    with StubEngine(api_key="k", replies=["one", "two", "three"]) as engine:
-        world = ShadowWorld(tmp_path, engine, grader=grader)
-        serving_table.update(routes_file(world.settings), load)
-        rate(world, MIN_RATINGS, MIN_RATINGS)
-        name = world.turn(version=1)
-        await world.drawer.run_once()
-        assert (world.group(name) is not None) == has_group
-        await world.source.close()
+@pytest.mark.parametrize("what", ["step", "version"])
+async def test_no_group_begins_while_the_agent_changes(world: ShadowWorld, what: str) -> None:
+    """It would be by a version that is not live any more when a step could learn from it."""
+    rate(world, MIN_RATINGS, MIN_RATINGS)
+    with world.journal.write() as session:
+        if what == "step":
+            session.add(
+                StepRow(agent="agent", version=2, parent=0, outcome=StepOutcome.OPEN, metrics={}, started_at=0.0)
+            )
+        else:
+            lifecycle.announce(session, "agent", 2, parent=0, step_id=None, digest="d")
+    name = world.turn(hint=None)
+    assert not await world.drawer.run_once() and world.group(name) is None
+
+    with world.journal.write() as session:
+        if what == "step":
+            session.query(StepRow).filter_by(version=2).one().outcome = StepOutcome.EMPTY
+        else:
+            lifecycle.refuse(session, "agent", 2, reason="no", evidence={})
+    world.drawer._picked_at = -math.inf
+    assert await world.drawer.run_once() and world.group(name) is not None
 
 
 async def test_a_refused_step_counts_its_ratings_once(world: ShadowWorld) -> None:
@@ -137,8 +152,29 @@ async def test_a_reply_that_was_cut_off_stays_in_its_group(world: ShadowWorld) -
     found = world.group(name)
     assert found is not None and found.state == "drawn"
     assert {each.finish_reason for each in world.shadows(name)} == {"length"}
-    (n_most,) = {body["max_tokens"] for body in world.engine.requests}
+    (n_most,) = {body["max_tokens"] for body in world.engine.requests if body["temperature"]}
     assert SPARE_TOKENS < n_most < 2 * SPARE_TOKENS
+
+
+async def test_the_base_answers_as_well(world: ShadowWorld) -> None:
+    """Its words say what a reply is about. A reply of it that is none leaves the group as it is."""
+    rate(world, MIN_RATINGS, MIN_RATINGS)
+    names = [world.turn(hint=None) for _ in range(2)]
+    calls = f"say {world.n_turns}"
+
+    def reply(body: dict[str, Any], choice: int) -> str | Scripted:
+        if body["temperature"]:
+            return "one of the agent"
+        return Scripted(tool_calls=[("look", "{}")]) if body["messages"][0]["content"] == calls else "from the base"
+
+    world.engine.replies = reply
+    assert await world.drawer.run_once()
+
+    groups = [world.group(name) for name in names]
+    assert [(each.state, each.reference) for each in groups if each] == [("drawn", "from the base"), ("drawn", None)]
+    base = [body for body in world.engine.requests if not body["temperature"]]
+    assert [body["max_tokens"] for body in base] == [REFERENCE_TOKENS] * 2
+    assert groups[0] is not None and groups[0].n_tokens > groups[1].n_tokens > 0  # type: ignore[union-attr]
 
 
 async def test_a_tool_call_drops_the_group_even_if_it_was_cut_off(world: ShadowWorld) -> None:
