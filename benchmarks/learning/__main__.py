@@ -39,7 +39,7 @@ SUMMARIES = Path("docs") / "results"
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """Parts that share a command line. `n_seeds` is the usual number of seeds, `engine` gives the shared engine's
-    settings (dotted).
+    settings (dotted), `n_together` is the usual number of concurrent runs.
     """
 
     name: str
@@ -47,9 +47,10 @@ class Benchmark:
     parts: Sequence[Part]
     n_seeds: int
     engine: Callable[[], Mapping[str, Any]]
+    n_together: int = 1
 
 
-LEARNING = Benchmark("benchmarks.learning", (__doc__ or "").split("\n\n")[0], PARTS, 8, lambda: engine.SANDBOX)
+LEARNING = Benchmark("benchmarks.learning", (__doc__ or "").split("\n\n")[0], PARTS, 8, lambda: engine.SANDBOX, 2)
 
 
 def main(arguments: Sequence[str] | None = None, benchmark: Benchmark = LEARNING) -> None:
@@ -169,7 +170,11 @@ def _read(arguments: Sequence[str] | None, benchmark: Benchmark) -> argparse.Nam
         help=f"end runs of {_stops(parts)} early, for a gain at that point with more seeds",
     )
     parser.add_argument(
-        "--side-by-side", type=int, default=2, metavar="N", help="number of concurrent runs on the one engine"
+        "--side-by-side",
+        type=int,
+        default=benchmark.n_together,
+        metavar="N",
+        help="number of concurrent runs on the one engine (default %(default)s)",
     )
     parser.add_argument(
         "--engine", default="", metavar="URL", help="use this running vLLM, which must have room for all adapters"
