@@ -69,9 +69,11 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
                     "model's end tokens; name that token in eos_token_id of its generation_config.json",
                     ends=sorted(reply_ends(trainer.policy.tokenizer)),
                 )
-            scorer = _grader(chosen.groups.grader, journal, agent, trainer.policy)
-            is_awaited = chosen.groups.grader == "ratings"
-            groups = GroupLedger(journal, agent, scorer, is_awaited=is_awaited) if chosen.has_groups else None
+            groups = None
+            if chosen.has_groups:
+                grader = chosen.groups.grader
+                scorer = _grader(grader, journal, agent, trainer.policy)
+                groups = GroupLedger(journal, agent, scorer, is_awaited=grader == "ratings")
             return Loop(
                 Ledger(journal, agent, chosen.learner.hint_quorum),
                 store,

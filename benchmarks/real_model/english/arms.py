@@ -9,7 +9,7 @@ COMMON: Mapping[str, Any] = {
     "learner.max_wait": 3600.0
 }
 """The settings of every arm that are no defaults."""
-_ALONE: Mapping[str, Any] = {"groups.enabled": False}
+_NO_GROUPS: Mapping[str, Any] = {"groups.enabled": False}
 """No shadow groups."""
 
 
@@ -33,9 +33,9 @@ PRODUCT, BASELINE = "both+groups", "rewards"
 """The arm with the product's defaults, and the one that it must beat."""
 _ARMS = (
     Arm("off", "nothing is learned", {"learner.enabled": False}),
-    Arm(BASELINE, "policy gradient alone", {**_NO_WORDS, **_ALONE}),
-    Arm("hints", "hints alone", {**_WORDS_ALONE, **_ALONE}),
-    Arm("both", "both, without shadow groups", _ALONE),
+    Arm(BASELINE, "policy gradient alone", {**_NO_WORDS, **_NO_GROUPS}),
+    Arm("hints", "hints alone", {**_WORDS_ALONE, **_NO_GROUPS}),
+    Arm("both", "both, without shadow groups", _NO_GROUPS),
     Arm(PRODUCT, "both, and shadow groups: the defaults"),
     Arm("shuffled", "rewards shuffled, words left out", {"learner.recipe.shuffle_rewards": True}),
     Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, True),

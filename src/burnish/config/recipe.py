@@ -96,7 +96,12 @@ class Recipe(Section):
         "dr_grpo",
         description="How a member of a shadow group is compared with the others. GRPO divides by their deviation.",
     )
-    group_size: int = Field(8, ge=2, le=16, description="Replies in a shadow group, including the live one.")
+    group_size: int = Field(
+        8,
+        ge=2,
+        le=16,
+        description="Replies in a shadow group, the live one among them except with the grader `ratings`.",
+    )
     group_max_tokens: int = Field(
         256, ge=1, le=32_768, description="Longest shadow reply, in tokens. A live reply that is longer gets no group."
     )

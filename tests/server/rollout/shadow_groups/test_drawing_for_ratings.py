@@ -2,17 +2,21 @@
 
 import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from shadow_world import ShadowWorld
 
+from burnish import serving_table
 from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving.prepare import routes_file
 from burnish.journal.tables import SampleRow, StepRow
 from burnish.records import Sampling, StepOutcome
 from burnish.rewards import MIN_RATINGS
 from burnish.server.rollout.shadow_groups.drawer import REFERENCE_TOKENS, SPARE_TOKENS
+from burnish.serving_table import Routes
 from burnish.testing import StubEngine
 from burnish.testing.stub_reply import Scripted
 from tests.turns import add_feedback
@@ -103,6 +107,22 @@ async def test_the_live_version_replies_to_the_prompts_of_others(world: ShadowWo
     found = world.group(name)
     assert found is not None and (found.state, found.version) == ("drawn", 0)
     assert len(world.shadows(name)) == found.n_members == world.settings.recipe.group_size
+
+
+async def test_other_graders_take_what_is_loaded(tmp_path: Path) -> None:
+    """The version that answered draws, also if it is not live."""
+
+    def load(routes: Routes) -> Routes:
+        return replace(routes, agents={name: replace(each, loaded=(1,)) for name, each in routes.agents.items()})
+
+    with StubEngine(api_key="k", replies=["one", "two", "three"]) as engine:
+        world = ShadowWorld(tmp_path, engine, grader="likelihood")
+        serving_table.update(routes_file(world.settings), load)
+        name = world.turn(version=1)
+        await world.drawer.run_once()
+        found = world.group(name)
+        assert found is not None and found.version == 1
+        await world.source.close()
 
 
 @pytest.mark.parametrize("what", ["step", "version"])
