@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from burnish.journal import Journal
+from burnish.journal import Journal, shadows
 from burnish.journal.evidence import settle
-from burnish.journal.tables import JudgeJob
+from burnish.journal.shadows import Drawn
+from burnish.journal.tables import InteractionRow, JudgeJob
 from burnish.journal.turns import ask_judge, judge_subject, record_judgement
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
@@ -69,6 +70,26 @@ def test_what_a_turn_waits_for_is_said(journal: Journal, run: Run, state: str, t
         session.get_one(JudgeJob, judge_subject("t", NEXT_STATE)).state = state
     assert run("turns", "show", "t", "--json").json["training_status"] == training_status
     assert training_status in run("turns", "list").out
+
+
+@pytest.mark.parametrize("wish", ["", "Write short replies."])
+def test_a_turn_s_shadow_group_is_shown(journal: Journal, run: Run, wish: str) -> None:
+    add_turn(journal, interaction([user("a")], "The live reply.", interaction_id="t"))
+    drawn = [_drawn("The first shadow."), _drawn("The second shadow.")]
+    with journal.write() as session:
+        shadows.begin(session, session.get_one(InteractionRow, "t"), len(drawn) + bool(wish), wish, None)
+        shadows.file(session, "t", drawn, for_judge=False, reference=None if wish else _drawn("The base's reply."))
+        scores = [0.5 if wish else None, 1.0, 0.0]
+        shadows.score(session, "t", scores, "ratings", [])
+    told = run("turns", "show", "t").out
+    assert "The first shadow." in told and "The second shadow." in told
+    assert ("0 (live)" in told) == bool(wish)
+    assert ("The base's reply." in told) == (not wish)
+    assert (wish or "people's ratings of other replies") in told
+
+
+def _drawn(reply: str) -> Drawn:
+    return Drawn({"role": "assistant", "content": reply}, "stop", array("i", [1, 2]), array("f", [-0.1, -0.1]))
 
 
 def test_turns_are_listed_newest_first(journal: Journal, run: Run) -> None:

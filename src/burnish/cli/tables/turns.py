@@ -96,13 +96,13 @@ def shown(report: Tree) -> Group:
     return Group(*parts)
 
 
-def _shadow_group(group: Tree) -> Table:
+def _shadow_group(group: Tree) -> RenderableType:
     why = (
         f": {group['reason']}" if group["reason"] else f" in step {group['spent_step']}" if group["spent_step"] else ""
     )
     wish = group["wish"].replace("\n", " · ") or "people's ratings of other replies"
-    title = escape(f"shadow group, {group['state']}{why} · graded on: {wish} · {group['n_tokens']} tokens")
-    table = Table("member", "reply", "score", title=title)
+    told = escape(f"{group['state']}{why} · graded on: {wish} · {group['n_tokens']} tokens")
+    table = Table("member", "reply", "score")
     if group["wish"]:  # else the live reply is no member
         table.add_row("0 (live)", "[dim]as above[/]", _score(group["score"]))
     for member in group["shadows"]:
@@ -113,7 +113,7 @@ def _shadow_group(group: Tree) -> Table:
         )
     if group["reference"] is not None:
         table.add_row("[dim]the base[/]", escape(group["reference"][:MAX_CHARS]), "")
-    return table
+    return Group(f"[bold]shadow group[/]  {told}", table)  # a table's title is wrapped at the table's width
 
 
 def _next_state(next_state: Tree) -> list[RenderableType]:
