@@ -1,34 +1,46 @@
-"""Content: how much of a reply is also in what the base says about the question.
+"""Content: how likely the question is, given a reply.
 
-The base is no judge, but its own replies are mostly about the question. So a reply that shares words with them is more
-often about it too. Words of the prompt say nothing new, and words that most replies have say little (inverse document
-frequency). This is how retrieval finds documents (TF-IDF), with the base's reply as the query.
+The base is no judge, but it is a language model. A reply that is about the question makes the question likelier than
+one that would fit any question (maximum mutual information, Li et al. 2016, arXiv 1510.03055). Words that the reply has
+from the question are left out first. Else a reply that only repeats the question would be the best one.
 """
 
-import math
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Sequence
 
+import torch
+
+from burnish.learner.data.rows import Text
+from burnish.learner.model.policy import Policy, Weights
+
+BEFORE, AFTER = '"{reply}" is a good answer to the question "', '{question}"'
+STEM = 4
+"""Letters that two words begin with if they are forms of one word."""
+MAX_QUESTION_TOKENS = 128
+"""Most tokens of a question that count, from its end."""
 _WORD = re.compile(r"[^\W_]+")
 
 
-def words(text: str) -> frozenset[str]:
-    """The words of a text, in lower case."""
-    return frozenset(word.lower() for word in _WORD.findall(text))
+def fits(replies: Sequence[str], question: str, policy: Policy) -> list[float]:
+    """The base's log-prob of `question` after each reply, in nats. It only compares replies to one question."""
+    tokenizer = policy.tokenizer
+
+    def ids(text: str) -> list[int]:
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    asked = ids(AFTER.format(question=question))[-MAX_QUESTION_TOKENS:]
+    texts = [Text(ids(BEFORE.format(reply=without_words_of(question, reply))), asked) for reply in replies]
+    with torch.no_grad():
+        return [float(logprobs.sum()) for logprobs in policy.logprobs(texts, Weights.BASE)]
 
 
-def rarity(texts: Iterable[Collection[str]]) -> Callable[[str], float]:
-    """The inverse document frequency of a word in texts of words, in nats."""
-    counts, n = Counter[str](), 0
-    for text in texts:
-        counts.update(text)
-        n += 1
-    return lambda word: math.log((1 + n) / (1 + counts[word]))
+def without_words_of(question: str, reply: str) -> str:
+    """The reply without the question's words and other forms of them."""
+    asked = {word.lower() for word in _WORD.findall(question)}
+    stems = tuple(word[:STEM] for word in asked if len(word) >= STEM)
 
+    def kept(found: re.Match[str]) -> str:
+        word = found[0].lower()
+        return "" if word in asked or word.startswith(stems) else found[0]
 
-def shared(
-    reply: frozenset[str], reference: frozenset[str], prompt: frozenset[str], weight: Callable[[str], float]
-) -> float:
-    """The summed weight of the reply's words that are also in the reference and not in the prompt."""
-    return sum(weight(word) for word in (reply & reference) - prompt)
+    return " ".join(_WORD.sub(kept, reply).split())

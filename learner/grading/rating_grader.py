@@ -4,16 +4,14 @@ It learns from the ratings and the written replies that the agent's last steps w
 erasures hold here too, and from none whose user has opted out since. No user has a second rating among them before
 every other user has one.
 
-The rater knows a reply's form, and nothing of what it says. So a part of a score is how much of the reply is also in
-the base's own reply to the question (`content.py`).
+The rater knows a reply's form, and nothing of what it says. So a part of a score is how well the reply fits the
+question (`content.py`).
 
 Guarantee: while the rater is unfit, groups are dropped with that reason and never scored.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
 
 import structlog
 from sqlalchemy import func, select
@@ -21,10 +19,12 @@ from sqlmodel import Session, col
 
 from burnish.journal import Journal, shadows
 from burnish.journal.tables import InteractionRow, SampleRow, ShadowGroupRow, StepRow
-from burnish.journal.turns import from_bytes
+from burnish.journal.turns import from_bytes, messages_of
 from burnish.learner.data import good_replies
 from burnish.learner.grading import content, rater
 from burnish.learner.grading.rater import Rated, Rater
+from burnish.learner.model.policy import Policy
+from burnish.messages import text_of
 from burnish.records import GroupState, StepOutcome, Who, who_of
 from burnish.rewards import PRAISE, RATINGS
 
@@ -52,20 +52,19 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A drawn group as texts: the prompt, the replies, and the base's own."""
+    """A drawn group as texts: what the prompt's last message asks, and the replies."""
 
-    prompt: str
+    question: str
     replies: Sequence[str]
-    reference: str
 
 
 class RatingGrader:
-    """Scores one agent's drawn groups. `tokenizer` is the base's."""
+    """Scores one agent's drawn groups."""
 
-    def __init__(self, journal: Journal, agent: str, tokenizer: Any) -> None:
+    def __init__(self, journal: Journal, agent: str, policy: Policy) -> None:
         self._journal = journal
         self._agent = agent
-        self._tokenizer = tokenizer
+        self._policy = policy
         self._fitted: tuple[list[Rated], Rater | None] = ([], None)
 
     def grade(self, limit: int) -> int:
@@ -76,29 +75,28 @@ class RatingGrader:
         if not groups:
             return 0
         judge = self._rater(rated)
-        scores = self._scores(groups, judge, rated) if judge is not None and judge.is_fit else {}
+        scores = self._scores(groups, judge) if judge is not None and judge.is_fit else {}
         with self._journal.write() as session:
             for name in groups:
                 _end(session, name, scores.get(name), judge)
         log.info("scored shadow groups", agent=self._agent, n=len(scores), rank=judge and round(judge.rank, 3))
         return len(groups)
 
-    def _scores(self, groups: Mapping[str, _Group], judge: Rater, rated: Sequence[Rated]) -> dict[str, list[float]]:
+    def _scores(self, groups: Mapping[str, _Group], judge: Rater) -> dict[str, list[float]]:
         """The scores of each group. All are equal if the rater sees no difference, or nothing good."""
         praise = {name: judge.scores(group.replies) for name, group in groups.items()}
-        differing = {name for name, values in praise.items() if max(values) - min(values) >= PRAISE_SPREAD}
-        places = _content_places({name: groups[name] for name in differing}, [each.text for each in rated])
         scores = {}
         for name, values in praise.items():
-            if name not in differing:
+            if max(values) - min(values) < PRAISE_SPREAD:
                 scores[name] = [0.5] * len(values)
                 continue
-            pairs = zip(values, places[name], strict=True)
+            places = _places(content.fits(groups[name].replies, groups[name].question, self._policy))
+            pairs = zip(values, places, strict=True)
             scores[name] = [(1.0 - CONTENT_SHARE) * each + CONTENT_SHARE * place for each, place in pairs]
         return scores
 
     def _decoded(self, ids: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+        return str(self._policy.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def _drawn(self, session: Session, limit: int) -> list[str]:
         mine = (
@@ -110,10 +108,10 @@ class RatingGrader:
         return list(session.scalars(query.limit(limit)))
 
     def _group(self, session: Session, name: str) -> _Group:
-        turn, group = session.get_one(InteractionRow, name), session.get_one(ShadowGroupRow, name)
-        replies = [member.token_ids for member in shadows.members_of(session, name)]
-        prompt, *texts = (self._decoded(from_bytes("i", ids)) for ids in (turn.prompt_ids, *replies))
-        return _Group(prompt, texts, group.reference or "")
+        turn = session.get_one(InteractionRow, name)
+        (last,) = messages_of(session, turn.message_digests[-1:])
+        replies = [self._decoded(from_bytes("i", each.token_ids)) for each in shadows.members_of(session, name)]
+        return _Group(text_of(last), replies)
 
     def _rater(self, rated: list[Rated]) -> Rater | None:
         """The rater of these ratings, fitted once."""
@@ -138,26 +136,13 @@ class RatingGrader:
             name = turn.interaction_id
             rated = Rated(name, self._decoded(from_bytes("i", turn.token_ids)), reward > 0)
             found.append(_Found(name, who_of(turn.tenant, turn.key_id, turn.user), rated))
-        good = good_replies.earlier(session, self._agent, N_WRITTEN, self._tokenizer)
+        good = good_replies.earlier(session, self._agent, N_WRITTEN, self._policy.tokenizer)
         written = [
             Rated(f"written in {each.record_id}", self._decoded(each.completion_ids), True)
             for each in good
             if each.record_id is not None
         ]
         return [*(each.rated for each in good_replies.balanced(found, N_RATINGS)), *written]
-
-
-def _content_places(groups: Mapping[str, _Group], rated: Sequence[str]) -> dict[str, list[float]]:
-    """The place of each reply in its group by content."""
-    members = {name: [content.words(text) for text in group.replies] for name, group in groups.items()}
-    references = {name: content.words(group.reference) for name, group in groups.items()}
-    known = [content.words(text) for text in rated]
-    weight = content.rarity([*known, *references.values(), *chain.from_iterable(members.values())])
-    places = {}
-    for name, group in groups.items():
-        prompt = content.words(group.prompt)
-        places[name] = _places([content.shared(each, references[name], prompt, weight) for each in members[name]])
-    return places
 
 
 def _places(values: Sequence[float]) -> list[float]:

@@ -173,5 +173,5 @@ def _grader(name: str, journal: Journal, agent: str, policy: Policy) -> Grader |
     if name == "ratings":
         from burnish.learner.grading.rating_grader import RatingGrader  # scikit-learn takes a second to import
 
-        return RatingGrader(journal, agent, policy.tokenizer)
+        return RatingGrader(journal, agent, policy)
     return None

@@ -78,13 +78,12 @@ def test_a_turn_s_shadow_group_is_shown(journal: Journal, run: Run, wish: str) -
     drawn = [_drawn("The first shadow."), _drawn("The second shadow.")]
     with journal.write() as session:
         shadows.begin(session, session.get_one(InteractionRow, "t"), len(drawn) + bool(wish), wish, None)
-        shadows.file(session, "t", drawn, for_judge=False, reference=None if wish else _drawn("The base's reply."))
+        shadows.file(session, "t", drawn, for_judge=False)
         scores = [0.5 if wish else None, 1.0, 0.0]
         shadows.score(session, "t", scores, "ratings", [])
     told = run("turns", "show", "t").out
     assert "The first shadow." in told and "The second shadow." in told
     assert ("0 (live)" in told) == bool(wish)
-    assert ("The base's reply." in told) == (not wish)
     assert (wish or "people's ratings of other replies") in told
 
 

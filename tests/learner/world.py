@@ -97,16 +97,13 @@ class World:
         return str(self.store.verify("agent", version)["files"][name])
 
 
-def draw(world: World, name: str, replies: Any = DRAWN, wish: str = "Use bold.", reference: str | None = None) -> None:
-    """A group of `name`'s reply and `replies`, without a request to a judge. The base replied `reference`."""
+def draw(world: World, name: str, replies: Any = DRAWN, wish: str = "Use bold.") -> None:
+    """A group of `name`'s reply and `replies`, without a request to a judge."""
     message = {"role": "assistant", "content": "x"}
     drawn = [Drawn(message, "stop", array("i", ids), array("f", [-5.0] * len(ids))) for ids in replies]
-    base = None
-    if reference is not None:
-        base = Drawn({"role": "assistant", "content": reference}, "stop", array("i", [0]), array("f", [0.0]))
     with world.journal.write() as session:
         assert shadows.begin(session, session.get_one(InteractionRow, name), len(drawn) + bool(wish), wish, "j")
-        assert shadows.file(session, name, drawn, for_judge=False, reference=base)
+        assert shadows.file(session, name, drawn, for_judge=False)
 
 
 def outcome_of(world: World, name: str) -> tuple[str, str | None, list[float | None]]:

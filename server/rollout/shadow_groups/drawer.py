@@ -9,7 +9,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,12 +36,12 @@ AT_ONCE = 8
 """Groups that are drawn side by side."""
 MINUTE = 60.0
 PICK_SECONDS = 2.0
-VARIED = 1.0
-"""Temperature of replies that ratings score. At a client's own, which is often lower, all would be nearly the same."""
+VARIED = 0.7
+"""Temperature of replies that ratings score. At a client's own, which is often lower, all would be nearly the same. A
+small model writes much nonsense at 1, and forgets more by learning from it.
+"""
 SPARE_TOKENS = 32
 """Replies that ratings score may be longer than the live one by this many tokens."""
-REFERENCE_TOKENS = 64
-"""Most tokens of the base's own reply, with whose words the replies that ratings score are compared."""
 MAX_TRIES = 10
 """How many times a group's drawing may be interrupted."""
 RETRY_SECONDS = 0.25
@@ -50,13 +49,10 @@ RETRY_SECONDS = 0.25
 
 
 class _Asked(NamedTuple):
-    """What a job asks for. `order` is None if nothing can answer it any more. `estimate` is in tokens. `reference` is
-    the order of the base's reply, if the group needs it.
-    """
+    """What a job asks for. `order` is None if nothing can answer it any more. `estimate` is in tokens."""
 
     order: Order | None
     estimate: int
-    reference: Order | None = None
 
 
 class Drawer:
@@ -174,11 +170,8 @@ class Drawer:
                 self._drop(job, "version gone: it was unloaded, or the turn became too old, before it was drawn", 0)
             else:
                 wanted.append((job, asked, asked.order))
-        orders = [order for _, _, order in wanted]
-        references = [asked.reference for _, asked, _ in wanted]
-        orders += [each for each in references if each is not None]
         try:
-            drawn = await group.draw(source, orders, self._may_go_on, self._look)
+            drawn = await group.draw(source, [order for _, _, order in wanted], self._may_go_on, self._look)
         except Interrupted as error:
             for job, asked, _ in wanted:
                 self._give_back(job, str(error), asked.estimate)
@@ -187,34 +180,29 @@ class Drawer:
             for job, _, _ in wanted:
                 self._give_back(job, str(error), 0)
             raise
-        found = iter(drawn[len(wanted) :])
-        for (job, asked, _), replies in zip(wanted, drawn[: len(wanted)], strict=True):
-            base = next(found) if asked.reference is not None else None
+        for (job, asked, _), replies in zip(wanted, drawn, strict=True):
             if isinstance(replies, Unfit):
                 self._drop(job, str(replies), asked.estimate)
             elif isinstance(replies, EngineError):
                 self._drop(job, f"refused: {replies}", asked.estimate)
             else:
-                self._store(job, replies, base[0] if isinstance(base, list) else None)
+                self._store(job, replies)
 
-    def _store(self, job: jobs.Leased, replies: Sequence[shadows.Drawn], reference: shadows.Drawn | None) -> None:
+    def _store(self, job: jobs.Leased, replies: Sequence[shadows.Drawn]) -> None:
         """Store the group. If its agent's turns are redacted and there is something to redact in a reply, nothing of
         the group is stored, because its tokens would spell it out.
         """
         name, agent = str(job.payload["interaction_id"]), str(job.payload["agent"])
         settings = self._of(agent)
-        everything = [*replies, *([reference] if reference is not None else [])]
-        n_tokens = sum(len(each.token_ids) for each in everything)
+        n_tokens = sum(len(each.token_ids) for each in replies)
         if is_listed(agent, self._settings.journal.redact) and any(
-            redacted_message(each.reply) is not each.reply for each in everything
+            redacted_message(each.reply) is not each.reply for each in replies
         ):
             self._drop(job, REDACTED, n_tokens)
             return
         with self._journal.write() as session:
             for_judge = settings.groups.grader == "rubric"
-            if jobs.finish(session, ShadowJob, job) and shadows.file(
-                session, name, replies, for_judge=for_judge, reference=reference
-            ):
+            if jobs.finish(session, ShadowJob, job) and shadows.file(session, name, replies, for_judge=for_judge):
                 log.info("drew shadows", turn=name, n=len(replies), tokens=n_tokens)
 
     def _asked(self, name: str) -> _Asked | None:
@@ -239,11 +227,9 @@ class Drawer:
                 last_id=ids[-1] if row.wish else None,
             )
             longest = self._of(row.agent).recipe.group_max_tokens
-            if row.wish:
-                return _Asked(Order(prompt, n, longest), n * len(ids))
-            base = replace(prompt, model=table.base_name, temperature=0.0)
-            order = Order(prompt, n, min(longest, len(ids) + SPARE_TOKENS))
-            return _Asked(order, n * len(ids) + REFERENCE_TOKENS, Order(base, 1, REFERENCE_TOKENS))
+            if not row.wish:
+                longest = min(longest, len(ids) + SPARE_TOKENS)
+            return _Asked(Order(prompt, n, longest), n * len(ids))
 
     def _may_go_on(self, n_others: int) -> bool:
         return n_others <= self._settings.recipe.group_max_others and not self._is_stopping()

@@ -25,7 +25,6 @@ from burnish.journal.tables import (
     StepRow,
 )
 from burnish.journal.turns import blobs_of, to_bytes
-from burnish.messages import text_of
 from burnish.records import FloatArray, GroupState, IntArray, Message, StepOutcome
 from burnish.rewards import MIN_RATINGS, PRAISE, RATINGS
 
@@ -99,24 +98,13 @@ def begin(
     return True
 
 
-def file(
-    session: Session,
-    interaction_id: str,
-    drawn: Sequence[Drawn],
-    *,
-    for_judge: bool = True,
-    reference: Drawn | None = None,
-) -> bool:
-    """Store all replies of a group at once, and let a judge score them unless another grader does. `reference` is the
-    base's reply to the same prompt.
+def file(session: Session, interaction_id: str, drawn: Sequence[Drawn], *, for_judge: bool = True) -> bool:
+    """Store all replies of a group at once, and let a judge score them unless another grader does.
 
     False if the group is no longer being drawn.
     """
-    extra = [reference] if reference is not None else []
-    n_tokens = sum(len(each.token_ids) for each in (*drawn, *extra))
-    changes: dict[str, Any] = {"n_tokens": ShadowGroupRow.n_tokens + n_tokens, "drawn_at": time.time()}
-    if reference is not None:
-        changes["reference"] = text_of(reference.reply)
+    n_tokens = sum(len(each.token_ids) for each in drawn)
+    changes = {"n_tokens": ShadowGroupRow.n_tokens + n_tokens, "drawn_at": time.time()}
     if not _move(session, interaction_id, GroupState.DRAWING, GroupState.DRAWN, **changes):
         return False
     for member, each in enumerate(drawn, 1):
@@ -254,7 +242,7 @@ def tell(session: Session, interaction_id: str) -> Tree | None:
     found = members_of(session, interaction_id)
     texts = blobs_of(session, [each.reply_digest for each in found])
     members = [{"member": each.member, "reply": texts[each.reply_digest], "score": each.score} for each in found]
-    columns = ("state", "reason", "n_members", "wish", "reference", "n_tokens", "judge_id", "votes", "spent_step")
+    columns = ("state", "reason", "n_members", "wish", "n_tokens", "judge_id", "votes", "spent_step")
     return {**{name: getattr(row, name) for name in columns}, "score": row.score, "shadows": members}
 
 

@@ -1,27 +1,30 @@
-"""Content: what a reply shares with the base's reply."""
-
-import math
+"""Content: how likely the question is, given a reply."""
 
 from burnish.learner.grading import content
-
-PROMPT = content.words("What is denim?")
-REFERENCE = content.words("Denim is a strong cotton fabric, used for jeans and other clothes.")
+from burnish.learner.model.policy import Policy
 
 
-def test_shared_words_count_once_and_words_of_the_prompt_never() -> None:
-    def count(reply: str) -> float:
-        return content.shared(content.words(reply), REFERENCE, PROMPT, lambda _: 1.0)
-
-    assert count("Denim is a cotton FABRIC.") == 3.0  # a, cotton, fabric
-    assert count("Denim is denim.") == count("") == count("What?") == 0.0
-    assert count("Cotton, cotton, cotton!") == 1.0
+def test_words_of_the_question_and_other_forms_of_them_are_left_out() -> None:
+    question = "Why do brakes squeak?"
+    assert content.without_words_of(question, "Brakes squeak, when the BRAKE pads do wear.") == ", when the pads wear."
+    assert content.without_words_of("Was?", "Was ist ein Öl-Wechsel, 2026?") == "ist ein Öl-Wechsel, 2026?"
+    assert content.without_words_of("", "as it is") == "as it is"
 
 
-def test_a_word_that_many_texts_have_says_little() -> None:
-    weight = content.rarity([content.words("a cat"), content.words("a dog"), content.words("a bird")])
-    assert weight("a") == 0.0 < weight("cat") == math.log(2.0) < weight("unheard") == math.log(4.0)
+def test_replies_are_compared_by_the_base_whatever_the_adapter(policy: Policy) -> None:
+    question, replies = "w3 w4 w5", ["w6 w7", "w8", "", "w3 w4 w5"]
+    before = content.fits(replies, question, policy)
+    with_words = content.fits(["w6 w7 w3"], question, policy)
+    assert len(before) == 4 and max(before) < 0.0
+    assert before[0] == with_words[0] and before[2] == before[3]  # the question's words do not count
+    assert before[0] != before[1]
+    for parameter in policy.parameters().values():
+        parameter.data += 0.1
+    assert content.fits(replies, question, policy) == before
 
 
-def test_words_of_any_script_are_words() -> None:
-    assert content.words("Ein Öl-Wechsel, 2026!") == {"ein", "öl", "wechsel", "2026"}
-    assert content.words("…?!") == frozenset()
+def test_only_the_end_of_a_long_question_counts(policy: Policy) -> None:
+    end = " ".join(f"w{n % 8}" for n in range(400))
+    (short,) = content.fits(["w9"], end, policy)
+    (long,) = content.fits(["w9"], "w11 " * 50 + end, policy)
+    assert short == long

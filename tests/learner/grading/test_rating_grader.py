@@ -1,6 +1,7 @@
 """The grader by ratings: what steps were trained on decides how drawn replies score."""
 
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,13 @@ from world import SETTINGS, Make, World, draw, outcome_of
 
 from burnish.config import Recipe
 from burnish.journal import Journal
-from burnish.journal.tables import SampleRow, ShadowGroupRow
+from burnish.journal.tables import InteractionRow, SampleRow, ShadowGroupRow
+from burnish.journal.turns import messages_of
 from burnish.learner.data.shadow_groups import GroupLedger
+from burnish.learner.grading import content
 from burnish.learner.grading.rater import MIN_RATINGS
 from burnish.learner.grading.rating_grader import RatingGrader
+from burnish.learner.model.policy import Policy
 from burnish.learner.run.loop import Loop
 from tests.turns import add_feedback
 
@@ -43,7 +47,7 @@ def rate(world: World, n_each: int) -> None:
 
 
 def grader(world: World) -> RatingGrader:
-    return RatingGrader(world.journal, "agent", world.trainer.policy.tokenizer)
+    return RatingGrader(world.journal, "agent", world.trainer.policy)
 
 
 def test_replies_like_praised_ones_score_higher(world: World) -> None:
@@ -59,22 +63,29 @@ def test_replies_like_praised_ones_score_higher(world: World) -> None:
     assert grader(world).grade(8) == 0
 
 
-@pytest.mark.parametrize(("reference", "differs"), [("a red sun", True), (None, False)])
-def test_of_like_forms_the_one_that_says_what_the_base_says_scores_higher(
-    world: World, reference: str | None, differs: bool
+def test_of_like_forms_the_one_that_fits_the_question_scores_higher(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If nothing is known of the base's reply, the form alone counts."""
+    asked = []
+
+    def fits(replies: Sequence[str], question: str, _policy: Policy) -> list[float]:
+        asked.append(question)
+        return [float("sun" in reply) for reply in replies]
+
+    monkeypatch.setattr(content, "fits", fits)
 
     def ids(text: str) -> list[int]:
         return [*world.trainer.policy.tokenizer(text)["input_ids"], 0]
 
     rate(world, MIN_RATINGS)
     (name,) = add(world, 1, GOOD)
-    draw(world, name, [ids("red sun"), ids("big dog"), BAD], wish="", reference=reference)
+    draw(world, name, [ids("red sun"), ids("big dog"), BAD], wish="")
     grader(world).grade(8)
     _, _, (_, about, other, bad) = outcome_of(world, name)
-    assert about is not None and other is not None and bad is not None and other > bad
-    assert (about > other + 0.1) == differs
+    assert about is not None and other is not None and bad is not None and about > other + 0.1 > other > bad
+    with world.journal.read() as session:
+        (message,) = messages_of(session, session.get_one(InteractionRow, name).message_digests[-1:])
+    assert asked == [message["content"]]
 
 
 def test_too_few_ratings_score_nothing(world: World) -> None:

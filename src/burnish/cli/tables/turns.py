@@ -111,8 +111,6 @@ def _shadow_group(group: Tree) -> RenderableType:
             escape(str(member["reply"].get("content") or "")[:MAX_CHARS]),
             _score(member["score"]),
         )
-    if group["reference"] is not None:
-        table.add_row("[dim]the base[/]", escape(group["reference"][:MAX_CHARS]), "")
     return Group(f"[bold]shadow group[/]  {told}", table)  # a table's title is wrapped at the table's width
 
 

@@ -9,10 +9,9 @@ class ShadowGroupRow(SQLModel, table=True):
     Without a `wish` the live reply is no member, and `version` is the one that drew.
 
     `sampling` is the live reply's. `wish` is the accepted hint that the members are scored on, empty for none;
-    `record_id` is its judgement. `reference` is the base's own reply, if a grader wants it. State: `state`
-    (burnish.records.GroupState), `reason` (why it was dropped), `n_tokens` (drawn so far), `score` (the live reply's,
-    in [0, 1]), `judge_id`, `votes` (grades by vote, in the members' order), `spent_step`, `drawn_at` (when tokens were
-    last drawn).
+    `record_id` is its judgement. State: `state` (burnish.records.GroupState), `reason` (why it was dropped),
+    `n_tokens` (drawn so far), `score` (the live reply's, in [0, 1]), `judge_id`, `votes` (grades by vote, in the
+    members' order), `spent_step`, `drawn_at` (when tokens were last drawn).
     """
 
     __tablename__ = "shadow_group"
@@ -24,7 +23,6 @@ class ShadowGroupRow(SQLModel, table=True):
     n_members: int
     wish: str = ""
     record_id: str | None = None
-    reference: str | None = None
     state: str
     reason: str | None = None
     n_tokens: int = 0

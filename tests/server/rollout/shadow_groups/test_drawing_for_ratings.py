@@ -4,7 +4,6 @@ import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from shadow_world import ShadowWorld
@@ -15,7 +14,7 @@ from burnish.adapters.serving.prepare import routes_file
 from burnish.journal.tables import SampleRow, StepRow
 from burnish.records import Sampling, StepOutcome
 from burnish.rewards import MIN_RATINGS
-from burnish.server.rollout.shadow_groups.drawer import REFERENCE_TOKENS, SPARE_TOKENS
+from burnish.server.rollout.shadow_groups.drawer import SPARE_TOKENS, VARIED
 from burnish.serving_table import Routes
 from burnish.testing import StubEngine
 from burnish.testing.stub_reply import Scripted
@@ -60,7 +59,7 @@ async def test_a_turn_gets_a_group_without_a_hint_and_however_it_was_sampled(
     assert found is not None and (found.state, found.wish, found.record_id) == ("drawn", "", None)
     n_drawn = world.settings.recipe.group_size
     assert world.n_to_score == 0 and len(world.shadows(name)) == n_drawn
-    assert sorted(body["temperature"] for body in world.engine.requests) == [0.0] + [1.0] * n_drawn
+    assert [body["temperature"] for body in world.engine.requests] == [VARIED] * n_drawn
 
 
 @pytest.mark.parametrize("sampling", [Sampling(is_constrained=True), Sampling(has_logit_bias=True)])
@@ -172,29 +171,8 @@ async def test_a_reply_that_was_cut_off_stays_in_its_group(world: ShadowWorld) -
     found = world.group(name)
     assert found is not None and found.state == "drawn"
     assert {each.finish_reason for each in world.shadows(name)} == {"length"}
-    (n_most,) = {body["max_tokens"] for body in world.engine.requests if body["temperature"]}
+    (n_most,) = {body["max_tokens"] for body in world.engine.requests}
     assert SPARE_TOKENS < n_most < 2 * SPARE_TOKENS
-
-
-async def test_the_base_answers_as_well(world: ShadowWorld) -> None:
-    """Its words say what a reply is about. A reply of it that is none leaves the group as it is."""
-    rate(world, MIN_RATINGS, MIN_RATINGS)
-    names = [world.turn(hint=None) for _ in range(2)]
-    calls = f"say {world.n_turns}"
-
-    def reply(body: dict[str, Any], choice: int) -> str | Scripted:
-        if body["temperature"]:
-            return "one of the agent"
-        return Scripted(tool_calls=[("look", "{}")]) if body["messages"][0]["content"] == calls else "from the base"
-
-    world.engine.replies = reply
-    assert await world.drawer.run_once()
-
-    groups = [world.group(name) for name in names]
-    assert [(each.state, each.reference) for each in groups if each] == [("drawn", "from the base"), ("drawn", None)]
-    base = [body for body in world.engine.requests if not body["temperature"]]
-    assert [body["max_tokens"] for body in base] == [REFERENCE_TOKENS] * 2
-    assert groups[0] is not None and groups[0].n_tokens > groups[1].n_tokens > 0  # type: ignore[union-attr]
 
 
 async def test_a_tool_call_drops_the_group_even_if_it_was_cut_off(world: ShadowWorld) -> None:
