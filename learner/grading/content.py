@@ -22,7 +22,11 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def fits(replies: Sequence[str], question: str, policy: Policy) -> list[float]:
-    """The base's log-prob of `question` after each reply, in nats. It only compares replies to one question."""
+    """The base's log-prob of `question` after each reply, in nats. It only compares replies to one question. All
+    replies fit an empty question equally well.
+    """
+    if not question:
+        return [0.0] * len(replies)
     tokenizer = policy.tokenizer
 
     def ids(text: str) -> list[int]:

@@ -37,8 +37,6 @@ CONTENT_SHARE = 0.3
 """Share of a score that is the reply's place in its group by content."""
 PRAISE_SPREAD = 0.2
 """Replies whose probabilities of praise differ by less are equally good to the rater. A group of them is dropped."""
-GOOD = 0.5
-"""Least probability of praise of a group's best reply. Else nobody would like any of them, and the group is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ class RatingGrader:
         return len(groups)
 
     def _scores(self, groups: Mapping[str, _Group], judge: Rater) -> dict[str, list[float]]:
-        """The scores of each group. All are equal if the rater sees no difference, or nothing good."""
+        """The scores of each group. All are equal if the rater sees no difference."""
         praise = {name: judge.scores(group.replies) for name, group in groups.items()}
         scores = {}
         for name, values in praise.items():
@@ -163,4 +161,4 @@ def _end(session: Session, name: str, scores: Sequence[float] | None, judge: Rat
     assert judge is not None
     identity = f"ratings/{judge.n_praised}+{judge.n_disliked}"
     if shadows.score(session, name, [None, *scores], identity, []) and max(scores) == min(scores):
-        shadows.drop(session, name, "no spread: the rater finds all replies equally good, or none good")
+        shadows.drop(session, name, "no spread: the rater finds all replies equally good")

@@ -28,3 +28,7 @@ def test_only_the_end_of_a_long_question_counts(policy: Policy) -> None:
     (short,) = content.fits(["w9"], end, policy)
     (long,) = content.fits(["w9"], "w11 " * 50 + end, policy)
     assert short == long
+
+
+def test_all_replies_fit_a_message_without_text(policy: Policy) -> None:
+    assert content.fits(["w6 w7", "w8"], "", policy) == [0.0, 0.0]

@@ -129,14 +129,14 @@ def test_a_hinted_group_waits_for_its_own_grader(world: World) -> None:
     assert grader(world).grade(8) == 0 and outcome_of(world, name)[0] == "drawn"
 
 
-def test_a_group_without_a_good_reply_is_dropped(world: World) -> None:
+def test_a_group_of_equally_bad_replies_is_dropped(world: World) -> None:
     rate(world, MIN_RATINGS)
     (name,) = add(world, 1, BAD)
     draw(world, name, [BAD, BAD[2:]], wish="")
     grader(world).grade(8)
     assert outcome_of(world, name)[:2] == (
         "dropped",
-        "no spread: the rater finds all replies equally good, or none good",
+        "no spread: the rater finds all replies equally good",
     )
 
 
