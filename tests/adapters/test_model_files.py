@@ -9,6 +9,7 @@ import pytest
 from burnish import config
 from burnish.adapters import lora_support, model_files
 from burnish.adapters.lora_support import serves_lora
+from burnish.config import machine
 from burnish.processes.parts import parts_of
 from burnish.processes.vllm_server import command
 from tests.model_dirs import model_dir
@@ -48,6 +49,18 @@ def test_a_model_is_served_and_trained_as_far_as_it_allows(
     assert [flag in arguments for flag in (*LORA_FLAGS, "--lora-modules")] == [takes_adapters] * 5
     assert ("learner" in parts(settings)) is (not said)
     assert {"engine", "gateway", "ingester", "swapper", "judge"} <= set(parts(settings))
+
+
+@pytest.mark.parametrize(
+    ("layer", "has_gpu", "expected"), [("q_proj", False, True), ("q_proj", True, False), ("conv", False, False)]
+)
+def test_vllm_takes_its_own_kernels_where_it_cannot_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layer: str, has_gpu: bool, expected: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(machine, "has_gpu", lambda: has_gpu)
+    arguments = command(settings_of(model_dir(tmp_path / "model", layer=layer)))
+    assert ("--enforce-eager" in arguments) is expected
 
 
 def test_what_cannot_be_read_is_not_judged_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

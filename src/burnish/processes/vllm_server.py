@@ -90,6 +90,8 @@ def command(settings: Settings) -> list[str]:
     arguments = [sys.executable, "-m", SERVER]
     if takes_adapters:
         arguments.append("--enable-lora")
+        if not machine.has_gpu():  # vLLM never compiles there with adapters, and only with this flag takes its kernels
+            arguments.append("--enforce-eager")
     if engine.tool_parser:
         arguments.append("--enable-auto-tool-choice")
     for flag, value in flags.items():

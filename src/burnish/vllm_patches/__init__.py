@@ -1,12 +1,12 @@
-"""Patches for vLLM 0.32 on a CPU (decision 11): for adapters, and for requests with a seed.
+"""Patches for vLLM 0.32 on a CPU (decision 11): for adapters, norms, and requests with a seed.
 
 vLLM's worker imports this package because the engine is started with `--worker-extension-cls
 burnish.vllm_patches.Patched`. Nothing else imports it.
 """
 
-from burnish.vllm_patches import lora, seeds
+from burnish.vllm_patches import lora, norms, seeds
 
-__all__ = ["Patched", "lora", "seeds"]
+__all__ = ["Patched", "lora", "norms", "seeds"]
 
 
 class Patched:

@@ -19,15 +19,21 @@ from typing import Any
 import torch
 from vllm.lora.layers.base_linear import BaseLinearLayerWithLoRA
 from vllm.lora.layers.column_parallel_linear import MergedColumnParallelLinearWithLoRA
+from vllm.lora.layers.logits_processor import LogitsProcessorWithLoRA
+from vllm.lora.layers.vocab_parallel_embedding import VocabParallelEmbeddingWithLoRA
 from vllm.lora.ops.torch_ops import lora_ops
 from vllm.lora.punica_wrapper import punica_cpu
 from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
 
 FEW = 64
 """Up to this many tokens of a step, all slots are multiplied together."""
+FP32_ROWS = 16
+"""Up to this many rows, a product in fp32 is faster than one in bf16."""
 
 _shrink = lora_ops.bgmv_shrink
 _update_metadata = PunicaWrapperCPU.update_metadata
+_add_lora_logits = PunicaWrapperCPU.add_lora_logits
+_add_lora_embedding = PunicaWrapperCPU.add_lora_embedding
 
 
 class Joined(tuple[Any, ...]):
@@ -35,14 +41,24 @@ class Joined(tuple[Any, ...]):
 
     whole: Any
 
+    def __init__(self, _: Sequence[Any] = ()) -> None:
+        self._views: dict[tuple[int, int], Any] = {}
+
+    def of(self, slots: slice) -> Any:
+        """[slots · slices · rank, hidden or Σ outputs], a view, made once."""
+        ends = slots.start, slots.stop
+        if ends not in self._views:
+            self._views[ends] = self.whole[slots].flatten(0, 2)
+        return self._views[ends]
+
 
 def joined(a: Sequence[Any], b: Sequence[Any]) -> tuple[Joined, Joined]:
-    """The same numbers in one piece each. In B [slots, 1, outputs, rank] each slice has its own columns, with zeros
-    elsewhere.
+    """The same numbers in one piece each, in fp32. In B [slots, 1, outputs, rank] each slice has its own columns, with
+    zeros elsewhere.
     """
     n_slots, _, rank, hidden = a[0].shape
-    whole_a = a[0].new_zeros(n_slots, len(a), rank, hidden)
-    whole_b = b[0].new_zeros(n_slots, len(b), rank, sum(each.shape[2] for each in b))
+    whole_a = torch.zeros(n_slots, len(a), rank, hidden)
+    whole_b = torch.zeros(n_slots, len(b), rank, sum(each.shape[2] for each in b))
     views_a, views_b, begin = [], [], 0
     for i, (left, right) in enumerate(zip(a, b, strict=True)):
         end = begin + right.shape[2]
@@ -122,19 +138,62 @@ def add_lora_linear(
 
     All slices at once. Between the two products numbers are fp32, as in vLLM's own operations.
     """
+    if not self.parts:
+        return
     if not (isinstance(lora_a_stacked, Joined) and isinstance(lora_b_stacked, Joined)):
         lora_a_stacked, lora_b_stacked = joined(lora_a_stacked, lora_b_stacked)
-    whole_a, whole_b = lora_a_stacked.whole, lora_b_stacked.whole
     flat, inputs = y.view(-1, y.shape[-1]), x.view(-1, x.shape[-1])
     for part in self.parts:
-        a, b = whole_a[part.slots].flatten(0, 2), whole_b[part.slots].flatten(0, 2)
-        middle = inputs[part.rows].float() @ a.float().t()
+        a, b = lora_a_stacked.of(part.slots), lora_b_stacked.of(part.slots)
+        rows, middle = flat[part.rows], inputs[part.rows].float() @ a.t()
         others = part.others(len(a) // (part.slots.stop - part.slots.start))
         if (
             others is not None
         ):  # not a product with zeros: an infinite value of another adapter must not touch this token
             middle.masked_fill_(others, 0.0)
-        flat[part.rows].addmm_(middle.to(flat.dtype), b.to(flat.dtype), alpha=scale)
+        if rows.dtype != b.dtype and len(rows) <= FP32_ROWS:
+            rows.add_(middle @ b, alpha=scale)
+        else:
+            rows.addmm_(middle.to(rows.dtype), b.to(rows.dtype), alpha=scale)
+
+
+def noting(layer: Any) -> None:
+    """Let a layer note the slots whose adapter has matrices for it, as `filled` of its B."""
+    create, set_lora, reset_lora = layer.create_lora_weights, layer.set_lora, layer.reset_lora
+
+    @functools.wraps(create)
+    def created(self: Any, *given: Any, **named: Any) -> None:
+        create(self, *given, **named)
+        self.lora_b_stacked.filled = set()
+
+    @functools.wraps(set_lora)
+    def filled(self: Any, index: int, *given: Any, **named: Any) -> None:
+        set_lora(self, index, *given, **named)
+        self.lora_b_stacked.filled.add(index)
+
+    @functools.wraps(reset_lora)
+    def emptied(self: Any, index: int) -> None:
+        reset_lora(self, index)
+        self.lora_b_stacked.filled.discard(index)
+
+    layer.create_lora_weights, layer.set_lora, layer.reset_lora = created, filled, emptied
+
+
+def is_needed(self: Any, b: Any) -> bool:
+    """True if a slot of this step is filled in a layer's B."""
+    return any(part.slots.start <= slot < part.slots.stop for part in self.parts for slot in b.filled)
+
+
+def add_lora_logits(self: Any, y: Any, x: Any, a: Any, b: Any, scale: float, **named: Any) -> None:
+    """vLLM's own, if an adapter of this step has a head."""
+    if is_needed(self, b):
+        _add_lora_logits(self, y, x, a, b, scale, **named)
+
+
+def add_lora_embedding(self: Any, y: Any, x: Any, b: Any, add_inputs: bool = True, **named: Any) -> None:
+    """vLLM's own, if an adapter of this step has an embedding."""
+    if is_needed(self, b):
+        _add_lora_embedding(self, y, x, b, add_inputs, **named)
 
 
 def bgmv_shrink(
@@ -153,5 +212,9 @@ punica_cpu.bgmv_shrink = bgmv_shrink
 PunicaWrapperCPU.parts = []
 PunicaWrapperCPU.update_metadata = update_metadata
 PunicaWrapperCPU.add_lora_linear = add_lora_linear
+PunicaWrapperCPU.add_lora_logits = add_lora_logits
+PunicaWrapperCPU.add_lora_embedding = add_lora_embedding
+for layer in (LogitsProcessorWithLoRA, VocabParallelEmbeddingWithLoRA):
+    noting(layer)
 for layer in (BaseLinearLayerWithLoRA, MergedColumnParallelLinearWithLoRA):
     layer.create_lora_weights = joining(layer.create_lora_weights)
