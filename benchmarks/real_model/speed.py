@@ -1,4 +1,5 @@
-"""The engine's speed: tokens a second with Burnish's flags beside bare vLLM with one and with two threads.
+"""The engine's speed: tokens a second with Burnish's flags beside bare vLLM with one and with two threads, of the base
+and of an adapter.
 
 Each run starts one engine, asks it, and ends it. A seed is a round: all engines take turns, so that a slow hour of the
 machine slows all of them.
@@ -23,41 +24,61 @@ from benchmarks.learning.part import Part, Runs, curve
 from benchmarks.learning.queue import Tell
 from benchmarks.learning.results import Result
 from benchmarks.real_model import model
-from benchmarks.real_model.tables import Report, at_least
+from benchmarks.real_model.tables import Report, at_least, beside
 from burnish import config
 from burnish.config import BASE_NAME, machine
 from burnish.errors import BurnishError
 from burnish.keys import engine_key
+from burnish.learner.model import adapter_file
+from burnish.learner.model.policy import Policy
 from burnish.processes import vllm_server
 from burnish.sandbox.english import questions
 
 STREAMS = (1, 8)
 N_REPLIES, N_TOKENS = 3, 128
 """Replies of each stream, one after the other, and the tokens of each."""
+ADAPTER, RANK = "fresh", 16
+"""The name under which an adapter is served, and its rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """vLLM with our flags (0 threads: as many as Burnish chooses), or bare with so many threads."""
+    """vLLM with our flags (0 threads: as many as Burnish chooses), or bare with so many threads. An adapter answers, or
+    else the base.
+    """
 
     name: str
     threads: int = 0
+    has_adapter: bool = False
 
     def flags(self, seed: int) -> dict[str, Any]:
         """What is measured. These are no settings of Burnish."""
-        return {"threads": self.threads, "n_replies": N_REPLIES, "n_tokens": N_TOKENS}
+        more = {"rank": RANK} if self.has_adapter else {}
+        return {"threads": self.threads, "n_replies": N_REPLIES, "n_tokens": N_TOKENS, **more}
 
     def command(self, directory: str, port: int, folder: Path) -> tuple[list[str], dict[str, str], str]:
-        """The command, the environment and the key. `folder` is made afresh."""
+        """The command, the environment and the key. `folder` is made afresh. With an adapter the command expects it in
+        `folder/ADAPTER`.
+        """
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        flags = {"state_dir": str(folder), "engine.model": directory, "engine.port": port}
+        flags: dict[str, Any] = {"state_dir": str(folder), "engine.model": directory, "engine.port": port}
+        if self.has_adapter:
+            flags["engine.adapters"] = {ADAPTER: str(folder / ADAPTER)}
         settings = config.load(flags=flags)
         if not self.threads:
             return vllm_server.command(settings), vllm_server.environment(settings, os.environ), engine_key(settings)
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", directory]
         command += ["--served-model-name", BASE_NAME, "--host", "127.0.0.1", "--port", str(port)]
         command += ["--dtype", machine.dtype("auto", directory)]  # weights of the same type, or the type is measured
+        if self.has_adapter:
+            command += [
+                "--enable-lora",
+                "--max-lora-rank",
+                str(RANK),
+                "--lora-modules",
+                f"{ADAPTER}={folder / ADAPTER}",
+            ]
         own = {"OMP_NUM_THREADS": str(self.threads), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         # by default it wants 0.92 of the memory, and does not start where something else has more than the rest
         own["VLLM_CPU_KVCACHE_SPACE"] = str(machine.kv_cache_gib(directory))
@@ -65,7 +86,22 @@ class Server:
 
 
 OURS, BARE = "ours", ("bare-1", "bare-2")
-ARMS = {each.name: each for each in (Server(OURS), Server(BARE[0], 1), Server(BARE[1], 2))}
+OURS_ADAPTER, BARE_ADAPTER = "ours+adapter", "bare+adapter"
+SERVERS = (
+    Server(OURS),
+    Server(BARE[0], 1),
+    Server(BARE[1], 2),
+    Server(OURS_ADAPTER, 0, has_adapter=True),
+    Server(BARE_ADAPTER, 2, has_adapter=True),
+)
+ARMS = {each.name: each for each in SERVERS}
+
+
+def save_adapter(base: str, directory: Path) -> None:
+    """A fresh adapter for all linear layers. It changes no reply and costs as much as any other."""
+    policy = Policy.load(base, rank=RANK, alpha=RANK, device="cpu", is_bfloat16=True)
+    directory.mkdir()
+    adapter_file.save(directory, policy.copy_adapter(), policy.config)
 
 
 async def play(arm: Server, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell) -> Result:
@@ -73,17 +109,22 @@ async def play(arm: Server, seed: int, engine: SharedEngine, folder: Path, cache
     began, port = time.monotonic(), free_port()
     command, environment, key = arm.command(engine.model, port, folder)
     url = f"http://127.0.0.1:{port}"
+    if arm.has_adapter:
+        await asyncio.to_thread(save_adapter, engine.model, folder / ADAPTER)
+    name = ADAPTER if arm.has_adapter else BASE_NAME
     try:
         with process(folder / "parts.log", command, environment, f"{url}/health"):
-            await tokens_per_second(url, key, max(STREAMS), 16)  # warm
-            speeds = {n: await tokens_per_second(url, key, n) for n in STREAMS}
+            await tokens_per_second(url, key, max(STREAMS), 16, name)  # warm
+            speeds = {n: await tokens_per_second(url, key, n, model=name) for n in STREAMS}
     except SystemExit as error:
         raise BurnishError(str(error)) from error
     tell(max(STREAMS))
     return Result(arm.name, seed, arm.flags(seed), speeds, {"n_failed": 0, "seconds": round(time.monotonic() - began)})
 
 
-async def tokens_per_second(url: str, key: str, n_streams: int, n_tokens: int = N_TOKENS) -> float:
+async def tokens_per_second(
+    url: str, key: str, n_streams: int, n_tokens: int = N_TOKENS, model: str = BASE_NAME
+) -> float:
     """The speed of `n_streams` streams together. Every reply has `n_tokens` tokens."""
     http = aiohttp.ClientSession(
         url,
@@ -92,7 +133,7 @@ async def tokens_per_second(url: str, key: str, n_streams: int, n_tokens: int = 
         connector=aiohttp.TCPConnector(force_close=True),  # a busy server closes idle connections at any moment
     )
     asked = [question.messages for question in questions.training()]
-    body = {"model": BASE_NAME, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0.6, "stream": True}
+    body = {"model": model, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0.6, "stream": True}
 
     async def stream(place: int) -> None:
         for n in range(N_REPLIES):
@@ -117,17 +158,21 @@ def barred(results: ByArm) -> dict[str, Measured]:
     """Our mean ÷ the best bare mean. Absent unless every engine was measured."""
     found: dict[str, Measured] = {}
     for n in STREAMS:
-        by_arm = {arm: list(scores(results, arm, n).values()) for arm in ARMS}
-        if all(by_arm.values()):
-            best = max(estimate(by_arm[arm]).mean for arm in BARE)
-            n_rounds = min(map(len, by_arm.values()))
-            found[f"engine_share_{n}"] = Measured(estimate(by_arm[OURS]).mean / best, n_rounds)
+        for key, ours, others in (("engine_share", OURS, BARE), ("adapter_share", OURS_ADAPTER, (BARE_ADAPTER,))):
+            by_arm = {arm: list(scores(results, arm, n).values()) for arm in (ours, *others)}
+            if all(by_arm.values()):
+                best = max(estimate(by_arm[arm]).mean for arm in others)
+                n_rounds = min(map(len, by_arm.values()))
+                found[f"{key}_{n}"] = Measured(estimate(by_arm[ours]).mean / best, n_rounds)
     return found
 
 
-BARS = tuple(at_least(f"ours ÷ bare vLLM at its best, {n} streams", f"engine_share_{n}", 0.95) for n in STREAMS)
+BARS = (
+    *(at_least(f"ours ÷ bare vLLM at its best, {n} streams", f"engine_share_{n}", 0.95) for n in STREAMS),
+    *(beside(f"the same with an adapter, {n} streams", f"adapter_share_{n}") for n in STREAMS),
+)
 REPORT = Report(
-    "The engine's tokens a second, SmolLM2-135M-Instruct, without adapters",
+    "The engine's tokens a second, SmolLM2-135M-Instruct",
     ARMS,
     columns,
     {"tokens a second by streams": ("tokens_1", "tokens_8", "seconds")},

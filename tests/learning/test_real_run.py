@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.learning import loop
 from benchmarks.learning.engine import SharedEngine
+from benchmarks.learning.results import Result
 from benchmarks.learning.style.run import Plan
 from benchmarks.real_model import speed, trial
 from benchmarks.real_model.english.arms import ARMS
@@ -64,6 +65,27 @@ def test_the_bare_engine_has_none_of_our_flags(tmp_path: Path) -> None:
     assert not [flag for flag in bare if "lora" in flag or "priority" in flag or "worker" in flag] and not no_key
     assert environment["OMP_NUM_THREADS"] == "2" and int(environment["VLLM_CPU_KVCACHE_SPACE"]) >= 1
     assert ours[ours.index("--dtype") + 1] == bare[bare.index("--dtype") + 1]
+
+
+def test_both_engines_serve_the_same_adapter(tmp_path: Path) -> None:
+    for arm in (speed.OURS_ADAPTER, speed.BARE_ADAPTER):
+        command, _, _ = speed.ARMS[arm].command("some/model", 9, tmp_path / arm)
+        given = command[command.index("--lora-modules") + 1]
+        assert speed.ADAPTER in given and str(tmp_path / arm / speed.ADAPTER) in given
+        assert "--enable-lora" in command
+
+
+def test_the_speed_with_an_adapter_is_compared_with_an_adapter() -> None:
+    tokens = {"ours": 50.0, "bare-1": 40.0, "bare-2": 50.0, "ours+adapter": 40.0, "bare+adapter": 10.0}
+    results = {arm: {0: Result(arm, 0, {}, {1: value, 8: 2 * value}, {})} for arm, value in tokens.items()}
+    found = speed.barred(results)
+    assert {key: each.value for key, each in found.items()} == {
+        "engine_share_1": 1.0,
+        "engine_share_8": 1.0,
+        "adapter_share_1": 4.0,
+        "adapter_share_8": 4.0,
+    }
+    assert "adapter_share_1" not in speed.barred({**results, "bare+adapter": {}})
 
 
 async def test_clients_ask_beside_a_trial_alone(monkeypatch: pytest.MonkeyPatch) -> None:
