@@ -10,7 +10,7 @@ ROWS, HIDDEN = 5, 64
 
 
 @pytest.fixture
-def norm(monkeypatch: pytest.MonkeyPatch) -> Any:
+def norm() -> Any:
     """A norm with weights of its own."""
     pytest.importorskip("burnish.vllm_patches.norms")
     from vllm.config import VllmConfig, set_current_vllm_config

@@ -9,6 +9,11 @@ took 64 % of the worker's time; the base's own products took a tenth. With the p
 its slots and slices in one piece, and a step takes two products a layer, because with a small model the number of
 operations is what costs.
 
+The matrices are kept in fp32, so that a step with few tokens converts nothing.
+
+vLLM wraps the embedding and the head too. It gathers their B, [tokens, vocabulary, rank], also if no adapter has one.
+With the patch this happens only for adapters that do.
+
 GPUs have kernels of their own, which leave slot -1 out and copy nothing.
 """
 
