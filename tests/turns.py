@@ -3,7 +3,7 @@
 from typing import Any
 
 from burnish.journal import Journal
-from burnish.journal.blobs import store
+from burnish.journal.blobs import Parted, store, store_parts
 from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
 from burnish.journal.turns import to_bytes
 from burnish.records import Interaction, NextStateKind
@@ -30,8 +30,11 @@ def add_turn(journal: Journal, turn: Interaction, **state: Any) -> str:
             fields[name] = getattr(turn, name)
         for name in ("started_at", "ended_at", "finish_reason", "choice", "n_choices", "may_train", "is_aborted"):
             fields[name] = getattr(turn, name)
-        for name in ("prompt_ids", "token_ids", "logprobs"):
+        for name in ("token_ids", "logprobs"):
             fields[name] = to_bytes(getattr(turn, name))
+        prompt = Parted.of(turn.prompt_ids)
+        store_parts(session, prompt.parts)
+        fields |= {"prompt_parts": list(prompt.digests), "prompt_rest": prompt.rest}
         session.add(InteractionRow(**{**fields, "quarantine": turn.quarantine, **state}))
     return turn.interaction_id
 

@@ -13,8 +13,9 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.languages import language_of
+from burnish.journal.blobs import MANY
 from burnish.journal.tables import BlobRow, InteractionRow
-from burnish.journal.turns import MANY, blobs_of
+from burnish.journal.turns import blobs_of
 from burnish.messages import text_of
 from burnish.records import Message
 

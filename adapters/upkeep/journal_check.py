@@ -19,7 +19,8 @@ from burnish.adapters.upkeep.copying import Tell, snapshot
 from burnish.config import Settings
 from burnish.errors import AdapterError, SegmentError, TableError
 from burnish.journal import Journal
-from burnish.journal.tables import AliasRow, BlobRow, InteractionRow, LeaseRow, SegmentRow, VersionRow
+from burnish.journal.blobs import digest_of_part
+from burnish.journal.tables import AliasRow, BlobRow, InteractionRow, LeaseRow, PromptPartRow, SegmentRow, VersionRow
 from burnish.records import VersionName, VersionState
 from burnish.segments.file import aside_of, read
 
@@ -61,7 +62,7 @@ def check(settings: Settings, journal: Journal, tell: Tell = lambda _: None) -> 
     counts = {"turns": 0, "texts": 0, "versions": 0, "segments": 0, "waiting": 0}
     found: list[Finding] = []
     with snapshot(journal) as source:
-        for look in (_database, _turns, _texts, _segments, _versions, _table):
+        for look in (_database, _turns, _texts, _prompts, _segments, _versions, _table):
             tell(look.__name__.strip("_"))
             found += _few(look(settings, source, counts, tell))
     return Report(tuple(found), *counts.values())
@@ -83,30 +84,42 @@ def _database(_: Settings, source: Connection, counts: dict[str, int], tell: Tel
 
 
 def _turns(_: Settings, source: Connection, counts: dict[str, int], tell: Tell) -> Iterator[Finding]:
-    """Every text that a turn names is there."""
+    """Every text and every part of a prompt that a turn names is there."""
     named = select(
         col(InteractionRow.interaction_id),
         col(InteractionRow.message_digests),
         col(InteractionRow.reply_digest),
         col(InteractionRow.tools_digest),
+        col(InteractionRow.prompt_parts),
     )
     rows = iter(source.execution_options(stream_results=True, yield_per=AT_ONCE).execute(named))
     while batch := list(islice(rows, AT_ONCE)):
         counts["turns"] += len(batch)
         tell(f"turns: {counts['turns']:,}")
-        wanted = {turn: {*messages, reply, *([tools] if tools else [])} for turn, messages, reply, tools in batch}
-        there = _present(source, set().union(*wanted.values()))
-        for turn, digests in wanted.items():
-            if missing := digests - there:
-                yield Finding("turns", f"{turn} names {len(missing)} texts that are not there", _RESTORE)
+        for what, column, names in (
+            ("texts", col(BlobRow.digest), {t: {*m, r, *([tools] if tools else [])} for t, m, r, tools, _ in batch}),
+            ("parts of its prompt", col(PromptPartRow.digest), {turn: set(parts) for turn, *_, parts in batch}),
+        ):
+            there = _present(source, column, set().union(*names.values()))
+            for turn, digests in names.items():
+                if missing := digests - there:
+                    yield Finding("turns", f"{turn} names {len(missing)} {what} that are not there", _RESTORE)
 
 
-def _present(source: Connection, digests: set[str]) -> set[str]:
+def _present(source: Connection, column: Any, digests: set[str]) -> set[str]:
     names, found = sorted(digests), set()
     for start in range(0, len(names), AT_ONCE):
-        some = select(col(BlobRow.digest)).where(col(BlobRow.digest).in_(names[start : start + AT_ONCE]))
+        some = select(column).where(column.in_(names[start : start + AT_ONCE]))
         found |= set(source.execute(some).scalars())
     return found
+
+
+def _prompts(_: Settings, source: Connection, counts: dict[str, int], tell: Tell) -> Iterator[Finding]:
+    """Every part of a prompt is the one that was stored."""
+    wanted = select(col(PromptPartRow.digest), col(PromptPartRow.ids))
+    for digest, ids in source.execution_options(stream_results=True, yield_per=AT_ONCE).execute(wanted):
+        if digest_of_part(ids) != digest:
+            yield Finding("prompts", f"the part {digest[:12]}… of prompts was altered", _RESTORE)
 
 
 def _texts(_: Settings, source: Connection, counts: dict[str, int], tell: Tell) -> Iterator[Finding]:

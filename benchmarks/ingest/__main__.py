@@ -21,6 +21,8 @@ from tests import postgres
 PARTS = ("sqlite", "postgresql", "gateway", "size", "idle", "idle_postgresql", "big")
 LARGE = Shape(asked=2048 - 800, n_tokens=200)
 """2 KB of new text a turn, 200 tokens of which are the reply's."""
+LONG = Shape(n_turns=60, history=16_384, asked=2000, n_tokens=100)
+"""An agent's conversation, which ends with a prompt of 40,000 tokens."""
 
 
 def _at_most(key: str, bar: float) -> Callable[[Figures], bool]:
@@ -108,15 +110,18 @@ def _gateway(folder: Path, given: argparse.Namespace, tell: Tell) -> dict[str, f
 
 def _size(folder: Path, given: argparse.Namespace, tell: Tell) -> dict[str, float]:
     """What a turn takes on the disk once it is filed. Its segment is then removed after a grace time."""
-    settings = Settings(state_dir=folder)
-    written = traffic.write(settings.segments_dir, LARGE, max(1, given.conversations // 10))
-    ours.measure(settings, written.n_turns)
-    n_bytes = limits.bytes_of(folder / "journal.db")
-    return {
-        "bytes_per_turn": n_bytes / written.n_turns,
-        "raw_bytes_per_turn": written.raw_bytes / written.n_turns,
-        "bytes_of_raw": n_bytes / written.raw_bytes,
-    }
+    found: dict[str, float] = {}
+    for name, shape, n in (("", LARGE, given.conversations // 10), ("long_", LONG, given.conversations // 100)):
+        settings = Settings(state_dir=folder / f"{name}size")
+        written = traffic.write(settings.segments_dir, shape, max(1, n))
+        ours.measure(settings, written.n_turns)
+        n_bytes = limits.bytes_of(settings.state_dir / "journal.db")
+        found |= {
+            f"{name}bytes_per_turn": n_bytes / written.n_turns,
+            f"{name}raw_bytes_per_turn": written.raw_bytes / written.n_turns,
+            f"{name}bytes_of_raw": n_bytes / written.raw_bytes,
+        }
+    return found
 
 
 def _idle(folder: Path, given: argparse.Namespace, tell: Tell) -> dict[str, float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.gateway.servers import GATEWAY_CORE
 from burnish.journal import Journal
 
-TABLES = ("blob", "session", "interaction", "next_state", "judge_job")
+TABLES = ("blob", "prompt_part", "session", "interaction", "next_state", "judge_job")
 BATCH = 128
 """Turns of a transaction, about as many as the ingester's have."""
 

@@ -1,7 +1,7 @@
 """Segments as gateways write them: conversations that grow turn by turn, many at the same time.
 
 Each record repeats its whole conversation and holds an engine's whole answer with the prompt's ids, as
-`burnish.testing` makes it. A token stands for four characters.
+`burnish.testing` makes it. A token stands for four characters. A message has the same ids in each prompt.
 """
 
 import json
@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -51,9 +52,9 @@ def write(folder: Path, shape: Shape, n_conversations: int, seed: int = 0) -> Wr
     for first in range(0, n_conversations, AT_A_TIME):
         numbers = range(first, min(first + AT_A_TIME, n_conversations))
         for turns in zip(*(_conversation(number, shape, chance) for number in numbers), strict=True):
-            for messages, reply in turns:
+            for said in turns:
                 now += 1e-5
-                frame = _frame(messages, reply, shape, now, chance)
+                frame = _frame(said, now, chance)
                 written.n_turns += 1
                 written.raw_bytes += sum(map(len, frame))
                 assert writer.write(frame), "the disk is full"
@@ -61,15 +62,25 @@ def write(folder: Path, shape: Shape, n_conversations: int, seed: int = 0) -> Wr
     return written
 
 
-def _conversation(number: int, shape: Shape, chance: random.Random) -> Iterator[tuple[list[bytes], str]]:
-    """Each turn's messages as JSON text, and its reply."""
+class _Said(NamedTuple):
+    """One turn: its messages as JSON text, the ids of its prompt, its reply and the reply's ids."""
+
+    messages: list[bytes]
+    prompt: list[int]
+    reply: str
+    ids: list[int]
+
+
+def _conversation(number: int, shape: Shape, chance: random.Random) -> Iterator[_Said]:
     texts = [_text(f"conversation {number} part {part}", shape.history // 4, chance) for part in range(4)]
     roles = ("system", "user", "assistant", "user")
     messages = [_message(role, text) for role, text in zip(roles, texts, strict=True)]
+    prompt = [token for message in messages for token in _ids(len(message) // CHARACTERS, chance)]
     for turn in range(shape.n_turns):
-        reply = _text(f"reply {turn}", shape.n_tokens * CHARACTERS, chance)
-        yield [*messages], reply
+        reply, ids = _text(f"reply {turn}", shape.n_tokens * CHARACTERS, chance), _ids(shape.n_tokens, chance)
+        yield _Said([*messages], [*prompt], reply, ids)
         messages += [_message("assistant", reply), _message("user", _text(f"turn {turn}", shape.asked, chance))]
+        prompt += [*ids, *_ids(len(messages[-1]) // CHARACTERS, chance)]
 
 
 def _text(opening: str, n_characters: int, chance: random.Random) -> str:
@@ -81,7 +92,11 @@ def _message(role: str, text: str) -> bytes:
     return json.dumps({"role": role, "content": text}).encode()
 
 
-def _frame(messages: list[bytes], reply: str, shape: Shape, now: float, chance: random.Random) -> list[bytes]:
+def _ids(n: int, chance: random.Random) -> list[int]:
+    return chance.choices(range(50_000), k=n)
+
+
+def _frame(said: _Said, now: float, chance: random.Random) -> list[bytes]:
     request_id = f"{int(now * 1000):012x}{chance.getrandbits(80):020x}"  # as the gateway makes them
     begun = Begun(
         {
@@ -90,7 +105,7 @@ def _frame(messages: list[bytes], reply: str, shape: Shape, now: float, chance: 
             "version": 3,
             "tenant": "default",
             "key_id": "key-1",
-            "messages": [msgspec.Raw(message) for message in messages],
+            "messages": [msgspec.Raw(message) for message in said.messages],
             "tools": (),
             "started_at": now - 1.0,
             "sampling": Sampling(temperature=0.7),
@@ -108,13 +123,12 @@ def _frame(messages: list[bytes], reply: str, shape: Shape, now: float, chance: 
             "traceparent": None,
         }
     )
-    n_prompt = sum(map(len, messages)) // CHARACTERS
-    return begun.answered(f"chatcmpl-{request_id}", now, _answer(request_id, reply, n_prompt, shape.n_tokens, chance))
+    return begun.answered(f"chatcmpl-{request_id}", now, _answer(request_id, said, chance))
 
 
-def _answer(request_id: str, reply: str, n_prompt: int, n_tokens: int, chance: random.Random) -> bytes:
+def _answer(request_id: str, said: _Said, chance: random.Random) -> bytes:
     """An engine's answer in vLLM's words."""
-    ids = [chance.randrange(50_000) for _ in range(n_tokens)]
+    reply, n_prompt, n_tokens = said.reply, len(said.prompt), len(said.ids)
     sampled = [
         {"token": reply[at * 4 : at * 4 + 4], "logprob": -chance.random(), "bytes": [98, 117, 114], "top_logprobs": []}
         for at in range(n_tokens)
@@ -125,13 +139,13 @@ def _answer(request_id: str, reply: str, n_prompt: int, n_tokens: int, chance: r
         "logprobs": {"content": sampled},
         "finish_reason": "stop",
         "stop_reason": None,
-        "token_ids": ids,
+        "token_ids": said.ids,
     }
     tree = {
         "id": f"chatcmpl-{request_id}",
         "object": "chat.completion",
         "choices": [choice],
         "usage": {"prompt_tokens": n_prompt, "total_tokens": n_prompt + n_tokens, "completion_tokens": n_tokens},
-        "prompt_token_ids": [chance.randrange(50_000) for _ in range(n_prompt)],
+        "prompt_token_ids": said.prompt,
     }
     return json.dumps(tree).encode()

@@ -76,7 +76,7 @@ def turn(session: Session, name: str, conversation: Sequence[Message], reply: st
         suffix_hash="",
         words_hash="",
         request_hash="",
-        prompt_ids=b"",
+        prompt_rest=b"",
         token_ids=b"",
         logprobs=b"",
     )

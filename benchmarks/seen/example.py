@@ -180,7 +180,7 @@ class _Pen:
             link_rule="prefix" if parent else "new", started_at=at - rng.uniform(0.4, 2.0), ended_at=at,
             finish_reason="stop", sampling={"temperature": 1.0},
             message_digests=[store(session, each) for each in messages], reply_digest=store(session, reply),
-            n_behind=1, request_hash=name, tail_hash=name, prompt_ids=array("i", range(60)).tobytes(),
+            n_behind=1, request_hash=name, tail_hash=name, prompt_rest=array("i", range(60)).tobytes(),
             token_ids=array("i", ids).tobytes(),
             logprobs=array("f", [-abs(rng.gauss(0, 0.7)) ** 2 for _ in ids]).tobytes(),
             is_ready=is_rated or is_judged, skip_reason=skip,

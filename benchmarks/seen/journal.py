@@ -173,7 +173,7 @@ def _turns(
     rng: random.Random, agent: str, numbers: range, n: int, start: float, now: float
 ) -> Iterator[tuple[type[SQLModel], Row]]:
     arrays = {
-        "prompt_ids": array("i", range(220)).tobytes(),
+        "prompt_rest": array("i", range(220)).tobytes(),
         "token_ids": array("i", range(40)).tobytes(),
         "logprobs": array("f", [-abs(rng.gauss(0, 0.7)) for _ in range(40)]).tobytes(),
     }

@@ -10,6 +10,7 @@ from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import HELD_OUT, is_held_out
 from burnish.journal import Journal, shadows
+from burnish.journal.blobs import prompt_of
 from burnish.journal.tables import GroupSampleRow, InteractionRow, ShadowGroupRow, StepRow
 from burnish.journal.turns import from_bytes
 from burnish.learner.data.rows import Place, Row
@@ -184,7 +185,7 @@ def read(session: Session, interaction_id: str, scores: Sequence[float] | None =
     return Group(
         interaction_id,
         row.version,
-        from_bytes("i", turn.prompt_ids),
+        prompt_of(session, turn),
         tuple(members),
         turn.session_id,
         turn.tenant,

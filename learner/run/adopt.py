@@ -27,6 +27,7 @@ from burnish.adapters.registry import agents, lifecycle, versions
 from burnish.config import Recipe, Settings
 from burnish.errors import AdapterError, BurnishError
 from burnish.journal import Journal
+from burnish.journal.blobs import prompts_of
 from burnish.journal.tables import InteractionRow
 from burnish.journal.turns import from_bytes
 from burnish.learner.data.rows import Text
@@ -131,13 +132,15 @@ def _texts(journal: Journal, agent: str, policy: Policy) -> Sequence[Text]:
         col(InteractionRow.upstream).is_(None),
     )
     newest = (
-        select(col(InteractionRow.prompt_ids), col(InteractionRow.token_ids))
+        select(col(InteractionRow.token_ids), col(InteractionRow.prompt_parts), col(InteractionRow.prompt_rest))
         .where(*whole)
         .order_by(col(InteractionRow.ended_at).desc())
         .limit(MAX_ROWS)
     )
     with journal.read() as session:
-        rows = [(list(from_bytes("i", p)), list(from_bytes("i", r))) for p, r in session.connection().execute(newest)]
+        found = session.connection().execute(newest).all()
+        prompts = prompts_of(session, [(parts, rest) for _, parts, rest in found])
+    rows = [(list(prompt), list(from_bytes("i", ids))) for prompt, (ids, *_) in zip(prompts, found, strict=True)]
     n_vocab = policy.model.config.vocab_size
     texts = [Text(prompt, reply) for prompt, reply in rows if prompt and reply and max(*prompt, *reply) < n_vocab]
     if texts:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from burnish.journal.blobs import is_storable, storable, text_of
+from burnish.journal.blobs import Parted, is_storable, storable, text_of
 from burnish.journal.linked_turns import LinkedTurn
 from burnish.journal.turns import to_bytes
 from burnish.records import Feedback, Interaction, Message, Sampling, digest_of_voice
@@ -40,6 +40,7 @@ class Prepared:
     messages: Sequence[Blob]
     tools: Blob | None
     reply: Blob
+    prompt: Parted
     head: str | None
     session_id: str | None
 
@@ -48,7 +49,8 @@ class Prepared:
         messages = [_blob(message) for message in turn.messages]
         tools = _blob(turn.tools) if turn.tools else None
         named = _quoted_id(turn) if turn.quoted_session else None
-        return cls(turn, Trace(turn), messages, tools, _blob(turn.reply), head_of(turn.messages), named)
+        prompt = Parted.of(turn.prompt_ids)
+        return cls(turn, Trace(turn), messages, tools, _blob(turn.reply), prompt, head_of(turn.messages), named)
 
     def unless(self, opted_out: Collection[str]) -> "Prepared":
         """The same, kept out of training if its user, proved or only claimed, is one of these digests of voices."""
@@ -89,6 +91,7 @@ def turn_of(given: Prepared, **found: Any) -> LinkedTurn:
         ended_at=turn.ended_at,
         finish_reason=turn.finish_reason,
         digests=json_of([blob.digest for blob in given.messages]),
+        prompt_parts=json_of(given.prompt.digests),
         tools_digest=given.tools.digest if given.tools else None,
         reply_digest=given.reply.digest,
         tail_hash=given.trace.tail,
@@ -134,7 +137,8 @@ def row_of(turn: LinkedTurn, given: Prepared, rule: str) -> Mapping[str, Any]:
         "tail_hash": trace.tail,
         "suffix_hash": trace.suffix,
         "words_hash": trace.words,
-        "prompt_ids": to_bytes(record.prompt_ids),
+        "prompt_parts": turn.prompt_parts,
+        "prompt_rest": given.prompt.rest,
         "token_ids": to_bytes(record.token_ids),
         "logprobs": to_bytes(record.logprobs),
         "choice": turn.choice,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import text
 from sqlmodel import Session
 
+from burnish.journal.blobs import N_BYTES, PART
 from burnish.messages import text_of
 from burnish.records import Interaction
 from burnish.server.ingest.turn_kind import Kind, UserWords
@@ -71,7 +72,7 @@ class Recent:
 
     def remember_lone(self, session: Session, turn: Interaction) -> None:
         """Note a call without tools and history."""
-        self._of(session, turn).lone.append((turn.interaction_id, turn.ended_at, 4 * len(turn.prompt_ids)))
+        self._of(session, turn).lone.append((turn.interaction_id, turn.ended_at, N_BYTES * len(turn.prompt_ids)))
 
     def _of(self, session: Session, turn: Interaction) -> _Caller:
         if self._by is None:
@@ -103,7 +104,9 @@ _OPENINGS = text(
     "ORDER BY last_at DESC LIMIT :most"
 )
 _LONE = text(
-    "SELECT tenant, key_id, interaction_id, ended_at, length(prompt_ids) FROM interaction WHERE ended_at > :since "
-    f"AND kind = '{Kind.MAIN}' AND turn_type IS NULL AND parent_id IS NULL AND tools_digest IS NULL "
+    "SELECT tenant, key_id, interaction_id, ended_at, "
+    f"json_array_length(prompt_parts) * {PART * N_BYTES} + length(prompt_rest) FROM interaction "
+    f"WHERE ended_at > :since AND kind = '{Kind.MAIN}' AND turn_type IS NULL AND parent_id IS NULL "
+    "AND tools_digest IS NULL "
     "ORDER BY ended_at DESC LIMIT :most"
 )

@@ -57,6 +57,7 @@ class WorkingSet:
         self._awaited: dict[str, bool] = {}
         self._new: list[_New] = []
         self._blobs: dict[str, str] = {}
+        self._parts: dict[str, bytes] = {}
         self._sessions: dict[str, Opened] = {}
         self._next_states: dict[str, Mapping[str, Any]] = {}
         self._weaker: list[str] = []
@@ -244,6 +245,7 @@ class WorkingSet:
         """Store all that is new. The working set is used up."""
         session = self.session
         blobs.store_many(session, self._blobs)
+        blobs.store_parts(session, self._parts)
         insert_many(session, InteractionRow, [row_of(*new) for new in self._new])
         self._store_sessions()
         names = {new.turn.interaction_id for new in self._new}
@@ -342,7 +344,9 @@ class WorkingSet:
         self._awaited |= {name: name in found for name in asked}
 
     def _add_texts(self, turn: LinkedTurn, given: Prepared) -> None:
-        """Note the texts that may be new. Those of the continued turn are stored: it could not be there without."""
+        """Note the texts, and the parts of its prompt, that may be new. Those of the continued turn are stored: it
+        could not be there without.
+        """
         parent = self._turns.get(turn.parent_id) if turn.parent_id is not None else None
         stored: set[str | None] = set()
         if parent is not None:
@@ -350,6 +354,8 @@ class WorkingSet:
         for blob in (*given.messages, given.reply, given.tools):
             if blob is not None and blob.digest not in stored:
                 self._blobs[blob.digest] = blob.body
+        held = parent.part_digests if parent is not None else ()
+        self._parts |= {digest: part for digest, part in given.prompt.parts.items() if digest not in held}
 
     def _store_sessions(self) -> None:
         opened_sessions.store(self.session, list(self._sessions.values()), self._there)

@@ -19,8 +19,8 @@ from burnish.adapters.evidence.gate import Evidence, Measure, Probe, Retention, 
 from burnish.adapters.files.store import AdapterStore
 from burnish.errors import AdapterError, EngineError, EngineUnavailable
 from burnish.journal import Journal
+from burnish.journal.blobs import prompts_of
 from burnish.journal.tables import InteractionRow
-from burnish.journal.turns import from_bytes
 from burnish.records import VersionName
 from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.forgetting_prompts import RetentionSet
@@ -127,12 +127,12 @@ class Trial:
         """
         with self._journal.read() as session:
             newest = (
-                select(col(InteractionRow.prompt_ids))
+                select(col(InteractionRow.prompt_parts), col(InteractionRow.prompt_rest))
                 .where(col(InteractionRow.agent) == name.agent)
                 .order_by(col(InteractionRow.ended_at).desc())
                 .limit(N_WARM)
             )
-            prompts = [list(from_bytes("i", row[0])) for row in session.connection().execute(newest)]
+            prompts = [list(ids) for ids in prompts_of(session, session.connection().execute(newest).tuples())]
         asked = [prompt for prompt in prompts if prompt]
         await asyncio.gather(*(self._warm(engine, name, asked) for engine in self._engines))
 

@@ -117,7 +117,7 @@ class Trial:
             abs(got - want) > 1e-5 for got, want in zip(logprobs, expected, strict=False)
         ):
             self._say(truth, "the log-probs differ from those sampled")
-        if not row.prompt_ids or row.quarantine or row.is_aborted:
+        if not (row.prompt_parts or row.prompt_rest) or row.quarantine or row.is_aborted:
             self._say(truth, f"not whole: quarantine {row.quarantine!r}, aborted {row.is_aborted}")
         family = {r.session_id for t in self._truths if t.run == truth.family for r in self._rows_of(t)}
         is_apart = truth.part is Part.SUBAGENT and row.kind == Part.MAIN and row.session_id not in family

@@ -1,11 +1,13 @@
 """The way back to an earlier Burnish, and the copies from before migrations."""
 
+from array import array
 from pathlib import Path
 
 import pytest
 
 from burnish.errors import JournalError
 from burnish.journal import Journal
+from burnish.journal.blobs import PART, prompt_of
 from burnish.journal.tables import InteractionRow
 from tests.factories import interaction, user
 from tests.postgres import running
@@ -23,14 +25,15 @@ def url(request: pytest.FixtureRequest, sqlite_url: str) -> str:
 def test_a_journal_goes_back_to_an_earlier_schema_and_forward_again(url: str) -> None:
     journal = Journal.open(url)
     head = journal.revision()
-    add_turn(journal, interaction([user("x")], interaction_id="kept"))
+    prompt = array("i", range(2 * PART + 3))
+    add_turn(journal, interaction([user("x")], interaction_id="kept", prompt_ids=prompt))
     journal.downgrade("0009")
     assert journal.revision() == "0009"
     journal.close()
     journal = Journal.open(url)
     assert journal.revision() == head
     with journal.read() as session:
-        assert session.get_one(InteractionRow, "kept").interaction_id == "kept"
+        assert prompt_of(session, session.get_one(InteractionRow, "kept")) == prompt
     journal.close()
 
 

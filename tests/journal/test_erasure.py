@@ -1,11 +1,13 @@
 """Erasure: of the erased voice nothing is left in the journal, and everybody else's rows and texts stay."""
 
+from array import array
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
 
 from burnish.journal import Journal
+from burnish.journal.blobs import PART, prompt_of
 from burnish.journal.privacy import erasure
 from burnish.journal.shadows import Drawn, begin, file
 from burnish.journal.tables import (
@@ -16,6 +18,7 @@ from burnish.journal.tables import (
     InteractionRow,
     JudgementRow,
     NextStateRow,
+    PromptPartRow,
     SampleRow,
     SessionRow,
     ShadowGroupRow,
@@ -94,6 +97,17 @@ def test_everything_on_a_turn_goes_with_it(any_journal: Journal) -> None:
     with any_journal.read() as session:
         for table in ("judge_job", "rubric_job", "shadow_job", "shadow_group"):
             assert session.connection().exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() == 0, table
+
+
+def test_parts_of_a_prompt_that_others_use_stay(any_journal: Journal) -> None:
+    alone, shared = array("i", range(PART, 2 * PART)), array("i", range(PART))
+    add_turn(any_journal, said("ann", "x", prompt_ids=shared + alone))
+    kept = add_turn(any_journal, said("bob", "y", prompt_ids=shared + array("i", [7])))
+    assert count(any_journal, PromptPartRow) == 2
+    erase(any_journal, ANN)
+    assert count(any_journal, PromptPartRow) == 1
+    with any_journal.read() as session:
+        assert prompt_of(session, session.get_one(InteractionRow, kept)) == shared + array("i", [7])
 
 
 def turn_logprobs() -> Any:

@@ -19,6 +19,7 @@ from burnish.adapters.registry.personal import is_listed
 from burnish.config import BASE_NAME, Settings
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal import Journal, jobs, judge_checks, shadows
+from burnish.journal.blobs import prompt_of
 from burnish.journal.changes import Rest
 from burnish.journal.tables import InteractionRow, ShadowGroupRow, ShadowJob
 from burnish.journal.turns import from_bytes, messages_of
@@ -223,7 +224,7 @@ class Drawer:
                 messages=messages_of(session, turn.message_digests),
                 tools=tuple(tools),  # type: ignore[arg-type]
                 temperature=float(row.sampling["temperature"]) if row.wish else VARIED,
-                prompt_ids=from_bytes("i", turn.prompt_ids),
+                prompt_ids=prompt_of(session, turn),
                 last_id=ids[-1] if row.wish else None,
             )
             longest = self._of(row.agent).recipe.group_max_tokens

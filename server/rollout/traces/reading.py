@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlmodel import Session, col
 
+from burnish.journal.blobs import n_ids
 from burnish.journal.listing import Place
 from burnish.journal.tables import (
     AuditRow,
@@ -219,6 +220,6 @@ _TURN = (
 )
 _WORDS = (InteractionRow.message_digests, InteractionRow.reply_digest)
 _LENGTHS = (
-    func.length(col(InteractionRow.prompt_ids)).label("n_prompt"),
+    n_ids().label("n_prompt"),
     func.length(col(InteractionRow.token_ids)).label("n_output"),
 )

@@ -81,7 +81,7 @@ def of_turn(row: Any, origin: Origin, words: Mapping[str, str]) -> Span:
         "gen_ai.response.id": row.interaction_id,
         "gen_ai.response.finish_reasons": [row.finish_reason] if row.finish_reason else None,
         "gen_ai.conversation.id": row.session_id,
-        "gen_ai.usage.input_tokens": row.n_prompt // 4 or None,
+        "gen_ai.usage.input_tokens": row.n_prompt or None,
         "gen_ai.usage.output_tokens": row.n_output // 4 or None,
         "gen_ai.request.choice.count": row.n_choices if row.n_choices > 1 else None,
         **{f"gen_ai.request.{name}": sampling.get(name) for name in _SAMPLING},

@@ -1,17 +1,32 @@
-"""Messages and tool lists, stored once: JSON text under the SHA-256 of that text."""
+"""What repeats in requests, stored once under its SHA-256: messages, tool lists, parts of prompts.
+
+A conversation sends its history with every request. So the prompts of its turns begin alike, and so do those of all
+conversations with one system prompt. A prompt, as token ids, is cut into parts of equal length from its beginning. A
+turn keeps the digests of its parts and the ids after the last whole one.
+"""
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlmodel import Session
+from sqlalchemy import ColumnElement, func, select
+from sqlmodel import Session, col
 
 from burnish.journal.bulk import SKIP, insert_many
 from burnish.journal.jobs import insert_or_skip
-from burnish.journal.tables import BlobRow
+from burnish.journal.tables import BlobRow, InteractionRow, PromptPartRow
+from burnish.records import IntArray
 
+PART = 240
+"""Ids in a part. Four parts with their digests fill a page of SQLite."""
+MANY = 5000
+"""Most parameters of one statement. SQLite takes 32,766."""
+N_BYTES = 4
+"""Bytes of an id."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 quoted = json.encoder.encode_basestring_ascii
 _encode = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode
@@ -52,3 +67,53 @@ def is_storable(text: str) -> bool:
 def storable(text: str) -> str:
     """`text` without characters that no text column holds: NUL, which PostgreSQL refuses, and half surrogate pairs."""
     return text if is_storable(text) else _UNSTORABLE.sub("\ufffd", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """A prompt as it is stored: the digest of each part, in order, the parts by their digests, and the rest."""
+
+    digests: Sequence[str]
+    parts: Mapping[str, bytes]
+    rest: bytes
+
+    @classmethod
+    def of(cls, ids: IntArray) -> "Parted":
+        data, size = ids.tobytes(), PART * N_BYTES
+        ends = len(data) - len(data) % size
+        parts = [data[at : at + size] for at in range(0, ends, size)]
+        digests = [digest_of_part(part) for part in parts]
+        return cls(digests, dict(zip(digests, parts, strict=True)), data[ends:])
+
+
+def digest_of_part(part: bytes) -> str:
+    return hashlib.sha256(part).hexdigest()[:40]
+
+
+def store_parts(session: Session, parts: Mapping[str, bytes]) -> None:
+    """Store parts by their digests, unless they are stored already."""
+    rows = [{"digest": digest, "ids": part} for digest, part in sorted(parts.items())]
+    insert_many(session, PromptPartRow, rows, SKIP)
+
+
+def prompt_of(session: Session, row: InteractionRow) -> IntArray:
+    """The prompt of one turn."""
+    return prompts_of(session, [(row.prompt_parts, row.prompt_rest)])[0]
+
+
+def prompts_of(session: Session, stored: Iterable[tuple[Sequence[str], bytes]]) -> list[IntArray]:
+    """The prompts of turns, given as (`prompt_parts`, `prompt_rest`). Raises KeyError if a part is not there."""
+    pairs = list(stored)
+    wanted = list({digest for digests, _ in pairs for digest in digests})
+    parts: dict[str, bytes] = {}
+    for start in range(0, len(wanted), MANY):
+        some = col(PromptPartRow.digest).in_(wanted[start : start + MANY])
+        found = session.connection().execute(select(col(PromptPartRow.digest), col(PromptPartRow.ids)).where(some))
+        parts |= {digest: ids for digest, ids in found}
+    return [array("i", b"".join([*(parts[digest] for digest in digests), rest])) for digests, rest in pairs]
+
+
+def n_ids() -> ColumnElement[int]:
+    """The length of a turn's prompt, in ids, as SQL."""
+    n_parts = func.json_array_length(col(InteractionRow.prompt_parts))
+    return n_parts * PART + func.length(col(InteractionRow.prompt_rest)) // N_BYTES

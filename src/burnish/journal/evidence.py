@@ -11,6 +11,7 @@ from typing import Any, cast
 from sqlalchemy import BindParameter, Select, bindparam, inspect, select, text
 from sqlmodel import Session, col
 
+from burnish.journal.blobs import MANY
 from burnish.journal.tables import (
     FeedbackRow,
     InteractionRow,
@@ -20,7 +21,7 @@ from burnish.journal.tables import (
     NextStateRow,
     SessionRow,
 )
-from burnish.journal.turns import MANY, RecordRow, feedback_of, judge_subject, judgement_of, right_reply_of, signal_of
+from burnish.journal.turns import RecordRow, feedback_of, judge_subject, judgement_of, right_reply_of, signal_of
 from burnish.records import Feedback, Fitness, Judgement, NextStateKind, Reward, TargetKind
 from burnish.rewards import FEEDBACK, NEXT_STATE, WORDS, Evidence, Verdict, compose, words_of
 

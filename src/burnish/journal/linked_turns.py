@@ -21,7 +21,7 @@ PLACES = ("tail_hash", "suffix_hash", "words_hash", "request_hash")
 
 @dataclass(slots=True, eq=False)
 class LinkedTurn:
-    """A recorded turn. `kind`, `kind_reason` and `skip_reason` may change. `digests` is JSON text.
+    """A recorded turn. `kind`, `kind_reason` and `skip_reason` may change. `digests` and `prompt_parts` are JSON texts.
 
     `is_closed`: its session was closed, None if that session is not known. `next_kind` is the kind of its next state.
     `has_feedback`: somebody rated it.
@@ -42,6 +42,7 @@ class LinkedTurn:
     ended_at: float
     finish_reason: str | None
     digests: str
+    prompt_parts: str
     tools_digest: str | None
     reply_digest: str
     n_behind: int
@@ -59,6 +60,10 @@ class LinkedTurn:
     def message_digests(self) -> list[str]:
         found: list[str] = json.loads(self.digests)
         return found
+
+    @property
+    def part_digests(self) -> set[str]:
+        return set(json.loads(self.prompt_parts))
 
 
 class Alike(NamedTuple):
@@ -107,13 +112,14 @@ def tries(session: Session, asked: Sequence[tuple[str, str, int, float]]) -> dic
 
 def _of(alias: str) -> str:
     """The columns of a LinkedTurn."""
-    stored = [f'{alias}."{_STORED.get(f.name, f.name)}"' for f in fields(LinkedTurn)[: -len(_LOOKED_UP)]]
-    return ", ".join([*stored, *_LOOKED_UP]).replace(
-        f'{alias}."message_digests"', f"CAST({alias}.message_digests AS TEXT)"
-    )
+    names = [f.name for f in fields(LinkedTurn)[: -len(_LOOKED_UP)]]
+    return ", ".join([*(_JSON.get(name, '{0}."' + name + '"').format(alias) for name in names), *_LOOKED_UP])
 
 
-_STORED = {"digests": "message_digests"}
+_JSON = {
+    "digests": "CAST({0}.message_digests AS TEXT)",
+    "prompt_parts": "CAST({0}.prompt_parts AS TEXT)",
+}
 _LOOKED_UP = (
     "(SELECT closed_at IS NOT NULL FROM session WHERE session_id = turn.session_id)",
     "(SELECT kind FROM next_state WHERE interaction_id = turn.interaction_id)",

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import ColumnElement, Select, bindparam, delete, func, inspect, or_, select
 from sqlmodel import Session, col
 
+from burnish.journal.blobs import MANY, prompt_of
 from burnish.journal.jobs import enqueue, enqueue_again, insert_or_skip
 from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow
 from burnish.records import (
@@ -28,8 +29,6 @@ from burnish.rewards import WORDS
 
 RecordRow = TypeVar("RecordRow", FeedbackRow, JudgementRow, NextStateRow)
 OPTED_OUT = "opted out"
-MANY = 5000
-"""Most parameters of one statement. SQLite takes 32,766."""
 
 
 def to_bytes(values: "array[Any]") -> bytes:
@@ -99,7 +98,7 @@ def interaction_of(session: Session, row: InteractionRow) -> Interaction:
         ended_at=row.ended_at,
         finish_reason=row.finish_reason,
         sampling=Sampling(**row.sampling),  # type: ignore[arg-type]
-        prompt_ids=from_bytes("i", row.prompt_ids),
+        prompt_ids=prompt_of(session, row),
         token_ids=from_bytes("i", row.token_ids),
         logprobs=from_bytes("f", row.logprobs),
         tools=_tools_of(session, row.tools_digest),

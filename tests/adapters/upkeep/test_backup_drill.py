@@ -26,7 +26,7 @@ from burnish.config import Journal as JournalSettings
 from burnish.config import Settings
 from burnish.errors import JournalError
 from burnish.journal import Journal
-from burnish.journal.tables import AliasRow, InteractionRow, LoadJob, VersionRow
+from burnish.journal.tables import AliasRow, InteractionRow, LoadJob, PromptPartRow, VersionRow
 from burnish.segments.file import SegmentWriter
 from burnish.server.ingest.ingester import Ingester
 from tests.adapters.files.test_binding import publish
@@ -309,15 +309,17 @@ def test_a_check_names_each_kind_of_damage(server: Server) -> None:
     with server.journal.write() as session:
         session.execute(text("UPDATE blob SET body = '[]' WHERE body LIKE '%q1%'"))
         session.execute(text("DELETE FROM blob WHERE body LIKE '%q2%'"))
+        session.add(PromptPartRow(digest="another", ids=b"altered"))
+        session.execute(text("UPDATE interaction SET prompt_parts = '[\"none\"]' WHERE interaction_id = 't1'"))
         session.execute(text("UPDATE alias SET version = 2 WHERE alias = 'live'"))
     shutil.rmtree(server.store.path("agent", 1))
     next(server.settings.segments_dir.glob("*.seg")).write_bytes(b"damaged" * 9)
     (server.settings.run_dir).mkdir()
     (server.settings.run_dir / "routes.json").write_text("{}")
-    found = check(server.settings, server.journal)
+    found, gone = check(server.settings, server.journal), "that are not there"
     said = {finding.part: finding.what for finding in found.findings}
-    assert "t2 names 1 texts that are not there" in said["turns"]
-    assert "was altered" in said["texts"]
+    assert {f"t2 names 1 texts {gone}", f"t1 names 1 parts of its prompt {gone}"} <= {f.what for f in found.findings}
+    assert "was altered" in said["texts"] and "was altered" in said["prompts"]
     assert "is damaged" in said["segments"]
     assert "names v2, which has no files" in said["adapters"]
     assert "cannot be read" in said["serving table"]

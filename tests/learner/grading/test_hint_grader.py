@@ -62,7 +62,7 @@ def test_members_get_the_posterior_under_the_base_not_the_adapter(world: World) 
     with world.journal.read() as session:
         turn = session.get_one(InteractionRow, name)
         ids, live = array("i"), array("i")
-        ids.frombytes(turn.prompt_ids)
+        ids.frombytes(turn.prompt_rest)
         live.frombytes(turn.token_ids)
     hinted = hinted_prompt(policy.tokenizer, [{"role": "user", "content": "copy 0"}], (), WISH, ids)
     assert hinted is not None
@@ -88,8 +88,8 @@ def test_several_hints_count_equally(world: World) -> None:
         first = session.get_one(InteractionRow, names[0])
         for name in names[1:]:
             row = session.get_one(InteractionRow, name)
-            row.prompt_ids, row.message_digests, row.token_ids = (
-                first.prompt_ids,
+            row.prompt_rest, row.message_digests, row.token_ids = (
+                first.prompt_rest,
                 first.message_digests,
                 first.token_ids,
             )
@@ -116,7 +116,7 @@ def test_a_hint_cannot_be_inserted_into_a_prompt_of_another_template(world: Worl
     (name,) = world.add(1)
     draw(world, name)
     with world.journal.write() as session:
-        session.get_one(InteractionRow, name).prompt_ids = array("i", [7, 7, 7]).tobytes()
+        session.get_one(InteractionRow, name).prompt_rest = array("i", [7, 7, 7]).tobytes()
     assert grader(world).grade(8) == 1
     assert outcome_of(world, name)[:2] == ("dropped", "hint lost: the prompt has no place for the wish")
 

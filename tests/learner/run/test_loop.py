@@ -478,7 +478,7 @@ def test_rows_that_a_step_did_not_admit_have_a_reason(world: World) -> None:
     names = world.add(6)
     with world.journal.write() as session:
         first, second = (session.get_one(InteractionRow, name) for name in names[:2])
-        second.prompt_ids, second.token_ids, second.logprobs = first.prompt_ids, first.token_ids, first.logprobs
+        second.prompt_rest, second.token_ids, second.logprobs = first.prompt_rest, first.token_ids, first.logprobs
     assert world.loop.run_once()
     with world.journal.read() as session:
         assert session.query(SampleRow).filter_by(interaction_id=names[1]).one().skipped == "duplicated"

@@ -54,7 +54,7 @@ def learned_from(world: World) -> set[str]:
         names = {each.interaction_id for each in (*good, *asked)} | {each.name for each in rated}
         probed = {tuple(text.prompt_ids) for text in adopt._texts(world.journal, "agent", policy)}
         rows = session.query(InteractionRow).all()
-        names |= {row.interaction_id for row in rows if tuple(memoryview(row.prompt_ids).cast("i")) in probed}
+        names |= {row.interaction_id for row in rows if tuple(memoryview(row.prompt_rest).cast("i")) in probed}
         return {row.user or row.key_id for row in rows if row.interaction_id in names}
 
 

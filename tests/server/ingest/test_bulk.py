@@ -22,7 +22,7 @@ from tests.server.ingest.pen import FOREVER, Pen, follow, ingest, parents
 
 TOOLS = ({"type": "function", "function": {"name": "look"}},)
 SYSTEM = {"role": "system", "content": "You are a coding agent in a repository."}
-TABLES = ("interaction", "session", "blob", "next_state", "judge_job", "feedback", "segment")
+TABLES = ("interaction", "session", "blob", "prompt_part", "next_state", "judge_job", "feedback", "segment")
 CLOCKS = {"judge_job": ("created_at",)}
 """Columns that say when the ingester ran."""
 
@@ -202,7 +202,8 @@ def test_postgresql_files_the_rows_that_sqlite_files(
     file_all(any_journal, pen, monkeypatch, 64)
     found, expected = rows(any_journal), rows(two[0])
     assert {table: len(found[table]) for table in TABLES} == {table: len(expected[table]) for table in TABLES}
-    for column in ("session_id", "parent_id", "link_rule", "kind", "skip_reason", "prompt_ids", "logprobs"):
+    linked = ("session_id", "parent_id", "link_rule", "kind", "skip_reason")
+    for column in (*linked, "prompt_rest", "logprobs"):
         assert {row["interaction_id"]: row[column] for row in found["interaction"]} == {
             row["interaction_id"]: row[column] for row in expected["interaction"]
         }

@@ -2,18 +2,21 @@
 
 import os
 import time
+from array import array
 from collections import Counter
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
 from burnish.adapters.verbs import privacy
 from burnish.journal import Journal
+from burnish.journal.blobs import PART, n_ids
 from burnish.journal.evidence import reward_of
-from burnish.journal.tables import InteractionRow, SegmentRow
+from burnish.journal.tables import InteractionRow, PromptPartRow, SegmentRow
 from burnish.journal.turns import interaction_of
 from burnish.records import FeedbackSource
 from burnish.segments.frames import encode
@@ -58,6 +61,23 @@ def test_a_record_is_stored_as_it_was_written(any_journal: Journal, pen: Pen) ->
     assert (found.reply, list(found.messages), found.user) == (turn.reply, list(turn.messages), "ana")
     assert (found.prompt_ids, found.token_ids, found.logprobs) == (turn.prompt_ids, turn.token_ids, turn.logprobs)
     assert segments(any_journal) == {"a.seg": ((pen.folder / "a.seg").stat().st_size, None)}
+
+
+def test_the_prompts_of_a_conversation_are_stored_once(any_journal: Journal, pen: Pen) -> None:
+    """The beginning of each prompt is that of the one before it, and of another conversation with the same opening."""
+    ids = array("i", range(5 * PART))
+    lengths = (PART - 1, PART, 2 * PART + 5, 5 * PART)
+    turn = pen.say([user("hi")], "a", interaction_id="0", prompt_ids=ids[: lengths[0]])
+    for number, n in enumerate(lengths[1:], 1):
+        turn = pen.say(follow(turn, user("on")), "a", interaction_id=str(number), prompt_ids=ids[:n])
+    pen.say([user("hello")], "b", interaction_id="other", prompt_ids=ids[: 3 * PART + 1])
+    ingest(any_journal, pen)
+    names = {**{str(number): n for number, n in enumerate(lengths)}, "other": 3 * PART + 1}
+    with any_journal.read() as session:
+        for name, n in names.items():
+            assert interaction_of(session, session.get_one(InteractionRow, name)).prompt_ids == ids[:n]
+        assert dict(session.connection().execute(select(InteractionRow.interaction_id, n_ids())).all()) == names
+        assert session.connection().execute(select(func.count()).select_from(PromptPartRow)).scalar_one() == 5
 
 
 def test_gateways_segments_are_read_as_one_stream_in_order_of_time(any_journal: Journal, pen: Pen) -> None:

@@ -157,11 +157,14 @@ def erase_feedback(session: Session, *where: ColumnElement[bool]) -> Erased:
 
 
 def drop_unused(session: Session) -> int:
-    """Erase the texts that nothing uses any more. Returns how many. Reads the whole journal."""
-    dialect = session.get_bind().dialect.name
+    """Erase the texts and the parts of prompts that nothing uses any more. Returns how many texts. Reads the whole
+    journal.
+    """
+    dialect, execute = session.get_bind().dialect.name, session.connection().execute
     if dialect == "postgresql":  # nobody may begin to use one of them at this moment
-        session.connection().execute(text("LOCK TABLE blob IN SHARE ROW EXCLUSIVE MODE"))
-    return int(session.connection().execute(_DROP_UNUSED[dialect]).rowcount)
+        execute(text("LOCK TABLE blob, prompt_part IN SHARE ROW EXCLUSIVE MODE"))
+    execute(_DROP_UNUSED_PARTS[dialect])
+    return int(execute(_DROP_UNUSED[dialect]).rowcount)
 
 
 def trained_on(session: Session, names: Sequence[str], groups: Sequence[str] = ()) -> set[VersionName]:
@@ -380,4 +383,11 @@ def _drop_unused(of_list: str) -> TextClause:
     return text(f"DELETE FROM blob WHERE digest IN ({unused})")
 
 
-_DROP_UNUSED = {"sqlite": _drop_unused("json_each"), "postgresql": _drop_unused("json_array_elements_text")}
+def _drop_unused_parts(of_list: str) -> TextClause:
+    used = f"SELECT used.value FROM interaction, {of_list}(interaction.prompt_parts) AS used"
+    return text(f"DELETE FROM prompt_part WHERE digest IN (SELECT digest FROM prompt_part EXCEPT {used})")
+
+
+_OF_LIST = {"sqlite": "json_each", "postgresql": "json_array_elements_text"}
+_DROP_UNUSED = {dialect: _drop_unused(of_list) for dialect, of_list in _OF_LIST.items()}
+_DROP_UNUSED_PARTS = {dialect: _drop_unused_parts(of_list) for dialect, of_list in _OF_LIST.items()}

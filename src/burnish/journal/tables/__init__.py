@@ -27,6 +27,7 @@ from burnish.journal.tables.turns import (
     JudgeCostRow,
     JudgementRow,
     NextStateRow,
+    PromptPartRow,
     SegmentRow,
     SessionRow,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "LoadJob",
     "NextStateRow",
     "OptOutRow",
+    "PromptPartRow",
     "ReplayJob",
     "RubricJob",
     "SampleRow",

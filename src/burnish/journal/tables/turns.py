@@ -12,6 +12,14 @@ class BlobRow(SQLModel, table=True):
     body: str
 
 
+class PromptPartRow(SQLModel, table=True):
+    """Some token ids of prompts, by the SHA-256 of these ids (src/burnish/journal/blobs.py)."""
+
+    __tablename__ = "prompt_part"
+    digest: str = Field(primary_key=True)
+    ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
 class SegmentRow(SQLModel, table=True):
     """How far the ingester has read one segment file (state). `error` says why the rest cannot be read."""
 
@@ -47,7 +55,8 @@ class InteractionRow(SQLModel, table=True):
 
     `user` is proved, `quoted_user` the client's word. `turn_type` is the client's word, `kind` the kind that Burnish
     uses. `quoted_by` is the header or field that named the session. `n_behind` is the number of messages after the
-    continued reply. `traceparent` names the client's span. State: `is_ready` (its reward is known), `skip_reason` (why
+    continued reply. The prompt's ids are those of `prompt_parts`, then `prompt_rest`. `traceparent` names the client's
+    span. State: `is_ready` (its reward is known), `skip_reason` (why
     it is never trained on), `spent_step`, `kind` and `kind_reason`, `may_train` (until its user opts out, whether a
     step has used it or not).
     """
@@ -97,7 +106,10 @@ class InteractionRow(SQLModel, table=True):
     tail_hash: str
     suffix_hash: str = ""
     words_hash: str = ""
-    prompt_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    prompt_parts: list[str] = Field(
+        default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]", default=list)
+    )
+    prompt_rest: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     token_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     logprobs: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     choice: int = 0
