@@ -1,4 +1,5 @@
-"""Checks a journal with what belongs to it: the database itself, texts, segments, the adapter store, the serving table.
+"""Checks a journal with what belongs to it: the database itself, texts, prompts, segments, the adapter store, the
+serving table.
 
 It changes nothing, and the server may run meanwhile.
 """
@@ -117,7 +118,10 @@ def _present(source: Connection, column: Any, digests: set[str]) -> set[str]:
 def _prompts(_: Settings, source: Connection, counts: dict[str, int], tell: Tell) -> Iterator[Finding]:
     """Every part of a prompt is the one that was stored."""
     wanted = select(col(PromptPartRow.digest), col(PromptPartRow.ids))
-    for digest, ids in source.execution_options(stream_results=True, yield_per=AT_ONCE).execute(wanted):
+    rows = source.execution_options(stream_results=True, yield_per=AT_ONCE).execute(wanted)
+    for n, (digest, ids) in enumerate(rows, 1):
+        if not n % 10_000:
+            tell(f"parts of prompts: {n:,}")
         if digest_of_part(ids) != digest:
             yield Finding("prompts", f"the part {digest[:12]}… of prompts was altered", _RESTORE)
 

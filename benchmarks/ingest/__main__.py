@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; repeatable")
     parser.add_argument("--conversations", type=int, default=2000, help="conversations of 8 turns in each part")
     parser.add_argument("--seconds", type=float, default=300.0, help="length of the idle time")
-    parser.add_argument("--turns", type=int, default=10_000_000, help="turns of the long journal; 2.5 GB a million")
+    parser.add_argument("--turns", type=int, default=10_000_000, help="turns of the long journal; 4 GB a million")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     console = bars.make_console()

@@ -1,8 +1,8 @@
 """What a long journal costs: the same work on a journal of many turns and on a short one, on SQLite.
 
 The long journal is `benchmarks.seen.journal`'s, written once and then copied many times under other names and earlier
-times. Both have the same number of waiting turns and of open jobs, so that only the length differs. The two take turns
-in each measurement.
+times. For each turn it has another text, and for each fourth another part of a prompt. Both have the same number of
+waiting turns and of open jobs, so that only the length differs. The two take turns in each measurement.
 """
 
 import sqlite3
@@ -26,6 +26,7 @@ from benchmarks.seen.journal import fill
 from burnish.adapters.serving.prepare import admin_key_file, prepare
 from burnish.config import Settings
 from burnish.journal import Journal, jobs
+from burnish.journal.blobs import N_BYTES, PART
 from burnish.journal.tables import JudgeJob
 from burnish.learner.run.ledger import Ledger
 from tests.e2e.whole import free_port
@@ -102,9 +103,18 @@ def _settings(folder: Path, engine: str, n_turns: int, tell: Tell) -> Settings:
             for statement in tables.values():
                 line.execute(statement, {"n": number})
             line.execute("COMMIT")
+        tell("big: texts and parts of prompts")
+        for statement, n in ((_TEXTS, n_turns), (_PARTS, n_turns // 4)):
+            line.execute(statement, {"n": n})
         _equalise(line)
         line.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return settings
+
+
+_NUMBERS = "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < :n)"
+_TEXTS = f"{_NUMBERS} INSERT INTO blob SELECT lower(hex(randomblob(32))), hex(randomblob(60)) FROM number"
+_PARTS = f"{_NUMBERS} INSERT INTO prompt_part SELECT lower(hex(randomblob(20))), zeroblob({PART * N_BYTES}) FROM number"
+"""Under random digests, as those of texts and parts are."""
 
 
 def _copying(line: sqlite3.Connection, table: str) -> str:

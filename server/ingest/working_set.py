@@ -345,7 +345,7 @@ class WorkingSet:
 
     def _add_texts(self, turn: LinkedTurn, given: Prepared) -> None:
         """Note the texts, and the parts of its prompt, that may be new. Those of the continued turn are stored: it
-        could not be there without.
+        could not be there without them.
         """
         parent = self._turns.get(turn.parent_id) if turn.parent_id is not None else None
         stored: set[str | None] = set()

@@ -17,7 +17,7 @@ from sqlmodel import col
 from burnish.adapters.evidence.acceptance import Acceptance, best, of_live
 from burnish.adapters.evidence.gate import Evidence, Measure, Probe, Retention, decide
 from burnish.adapters.files.store import AdapterStore
-from burnish.errors import AdapterError, EngineError, EngineUnavailable
+from burnish.errors import AdapterError, EngineError, EngineUnavailable, JournalError
 from burnish.journal import Journal
 from burnish.journal.blobs import prompts_of
 from burnish.journal.tables import InteractionRow
@@ -132,7 +132,11 @@ class Trial:
                 .order_by(col(InteractionRow.ended_at).desc())
                 .limit(N_WARM)
             )
-            prompts = [list(ids) for ids in prompts_of(session, session.connection().execute(newest).tuples())]
+            try:
+                prompts = [list(ids) for ids in prompts_of(session, session.connection().execute(newest).tuples())]
+            except JournalError as error:  # a turn was erased at this moment
+                log.info("a version cannot be warmed", version=str(name), error=str(error))
+                return
         asked = [prompt for prompt in prompts if prompt]
         await asyncio.gather(*(self._warm(engine, name, asked) for engine in self._engines))
 

@@ -43,7 +43,7 @@ app = typer.Typer(
 
 @app.command(epilog=example("journal check", "journal check --json"))
 def check(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
-    """Check the database, the texts of turns, the segments, the versions' files and the serving table.
+    """Check the database, texts and prompts of turns, the segments, the versions' files and the serving table.
 
     The server may run meanwhile. The exit status is 1 if something is wrong.
     """

@@ -16,13 +16,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlmodel import Session, col
 
+from burnish.errors import JournalError
 from burnish.journal.bulk import SKIP, insert_many
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import BlobRow, InteractionRow, PromptPartRow
 from burnish.records import IntArray
 
-PART = 240
-"""Ids in a part. Four parts with their digests fill a page of SQLite."""
+PART = 480
+"""Ids in a part. Two parts with their digests fill a page of SQLite. The length of a stored prompt is counted with this
+number (`n_ids`), so a change needs a migration.
+"""
 MANY = 5000
 """Most parameters of one statement. SQLite takes 32,766."""
 N_BYTES = 4
@@ -102,7 +105,9 @@ def prompt_of(session: Session, row: InteractionRow) -> IntArray:
 
 
 def prompts_of(session: Session, stored: Iterable[tuple[Sequence[str], bytes]]) -> list[IntArray]:
-    """The prompts of turns, given as (`prompt_parts`, `prompt_rest`). Raises KeyError if a part is not there."""
+    """The prompts of turns, given as (`prompt_parts`, `prompt_rest`). Raises JournalError if a part is not there: the
+    turn was erased at this moment, or the journal is damaged.
+    """
     pairs = list(stored)
     wanted = list({digest for digests, _ in pairs for digest in digests})
     parts: dict[str, bytes] = {}
@@ -110,6 +115,8 @@ def prompts_of(session: Session, stored: Iterable[tuple[Sequence[str], bytes]]) 
         some = col(PromptPartRow.digest).in_(wanted[start : start + MANY])
         found = session.connection().execute(select(col(PromptPartRow.digest), col(PromptPartRow.ids)).where(some))
         parts |= {digest: ids for digest, ids in found}
+    if n_missing := len(wanted) - len(parts):
+        raise JournalError(f"{n_missing} parts of a turn's prompt are gone; `burnish journal check` names the turn")
     return [array("i", b"".join([*(parts[digest] for digest in digests), rest])) for digests, rest in pairs]
 
 

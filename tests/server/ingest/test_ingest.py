@@ -9,13 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.exc import OperationalError
 
 from burnish.adapters.verbs import privacy
+from burnish.errors import JournalError
 from burnish.journal import Journal
 from burnish.journal.blobs import PART, n_ids
 from burnish.journal.evidence import reward_of
+from burnish.journal.privacy import erasure
 from burnish.journal.tables import InteractionRow, PromptPartRow, SegmentRow
 from burnish.journal.turns import interaction_of
 from burnish.records import FeedbackSource
@@ -78,6 +80,40 @@ def test_the_prompts_of_a_conversation_are_stored_once(any_journal: Journal, pen
             assert interaction_of(session, session.get_one(InteractionRow, name)).prompt_ids == ids[:n]
         assert dict(session.connection().execute(select(InteractionRow.interaction_id, n_ids())).all()) == names
         assert session.connection().execute(select(func.count()).select_from(PromptPartRow)).scalar_one() == 5
+
+
+def test_a_prompt_is_stored_whole_after_one_of_an_earlier_schema_or_an_erased_one(
+    any_journal: Journal, pen: Pen
+) -> None:
+    ids = array("i", range(2 * PART + 1))
+    first = pen.say([user("hi")], "a", interaction_id="0", prompt_ids=ids[:PART])
+    ingest(any_journal, pen)
+    with any_journal.write() as session:  # as a turn is after the migration
+        row = session.get_one(InteractionRow, "0")
+        row.prompt_parts, row.prompt_rest = [], ids[:PART].tobytes()
+        erasure.drop_unused(session)
+    second = pen.say(follow(first, user("on")), "b", interaction_id="1", prompt_ids=ids)
+    ingest(any_journal, pen)
+    with any_journal.write() as session:
+        assert [interaction_of(session, session.get_one(InteractionRow, n)).prompt_ids for n in "01"] == [
+            ids[:PART],
+            ids,
+        ]
+        erasure.erase_turns(session, ["1"])
+        erasure.drop_unused(session)
+    pen.say(follow(second, user("and on")), "c", interaction_id="2", prompt_ids=ids)
+    ingest(any_journal, pen)
+    with any_journal.read() as session:
+        assert interaction_of(session, session.get_one(InteractionRow, "2")).prompt_ids == ids
+
+
+def test_a_prompt_without_a_part_names_the_remedy(any_journal: Journal, pen: Pen) -> None:
+    turn = pen.say([user("hi")], "a", prompt_ids=array("i", range(PART)))
+    ingest(any_journal, pen)
+    with any_journal.write() as session:
+        session.execute(delete(PromptPartRow))
+    with any_journal.read() as session, pytest.raises(JournalError, match=r"1 parts .* `burnish journal check`"):
+        interaction_of(session, session.get_one(InteractionRow, turn.interaction_id))
 
 
 def test_gateways_segments_are_read_as_one_stream_in_order_of_time(any_journal: Journal, pen: Pen) -> None:

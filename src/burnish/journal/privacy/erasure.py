@@ -110,7 +110,7 @@ def count(session: Session, who: Who) -> tuple[int, int]:
 
 def erase_turns(session: Session, names: Sequence[str]) -> Erased:
     """Erase turns with all that was made from them: next states, judgements, feedback, shadow replies, comparisons,
-    jobs. `drop_unused` then erases the texts.
+    jobs. `drop_unused` then erases the texts and the parts of prompts.
     """
     gone = Erased(turns=list(names))
     voices: set[_Voice] = set()
@@ -161,9 +161,11 @@ def drop_unused(session: Session) -> int:
     journal.
     """
     dialect, execute = session.get_bind().dialect.name, session.connection().execute
-    if dialect == "postgresql":  # nobody may begin to use one of them at this moment
-        execute(text("LOCK TABLE blob, prompt_part IN SHARE ROW EXCLUSIVE MODE"))
-    execute(_DROP_UNUSED_PARTS[dialect])
+    if dialect == "postgresql":
+        execute(text("SET LOCAL statement_timeout = 0"))
+    execute(_DROP_UNUSED_PARTS[dialect])  # only the ingester stores parts, and it is what erases
+    if dialect == "postgresql":  # nobody may begin to use one of the texts at this moment
+        execute(text("LOCK TABLE blob IN SHARE ROW EXCLUSIVE MODE"))
     return int(execute(_DROP_UNUSED[dialect]).rowcount)
 
 

@@ -1,6 +1,7 @@
 """The journal's tables. Rows that record what happened are never changed; state columns (marked) are.
 
-Token arrays are compact binary (int32, float32, little-endian). Messages are stored once, by content hash.
+Token arrays are compact binary (int32, float32, little-endian). Messages and parts of prompts are stored once,
+by content hash.
 
 A query names a column as `sqlmodel.col(Row.column)`: mypy then checks its name and its type.
 """

@@ -13,7 +13,7 @@ class BlobRow(SQLModel, table=True):
 
 
 class PromptPartRow(SQLModel, table=True):
-    """Some token ids of prompts, by the SHA-256 of these ids (src/burnish/journal/blobs.py)."""
+    """Some token ids of prompts, by the first 40 hex digits of their SHA-256 (src/burnish/journal/blobs.py)."""
 
     __tablename__ = "prompt_part"
     digest: str = Field(primary_key=True)
@@ -56,9 +56,8 @@ class InteractionRow(SQLModel, table=True):
     `user` is proved, `quoted_user` the client's word. `turn_type` is the client's word, `kind` the kind that Burnish
     uses. `quoted_by` is the header or field that named the session. `n_behind` is the number of messages after the
     continued reply. The prompt's ids are those of `prompt_parts`, then `prompt_rest`. `traceparent` names the client's
-    span. State: `is_ready` (its reward is known), `skip_reason` (why
-    it is never trained on), `spent_step`, `kind` and `kind_reason`, `may_train` (until its user opts out, whether a
-    step has used it or not).
+    span. State: `is_ready` (its reward is known), `skip_reason` (why it is never trained on), `spent_step`, `kind` and
+    `kind_reason`, `may_train` (until its user opts out, whether a step has used it or not).
     """
 
     __tablename__ = "interaction"

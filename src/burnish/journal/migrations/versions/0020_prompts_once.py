@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from burnish.errors import JournalError
+
 revision = "0020"
 down_revision = "0019"
 branch_labels = None
@@ -34,6 +36,8 @@ def downgrade() -> None:
         digests, rest = connection.execute(sa.select(turn.c.prompt_parts, turn.c.prompt_rest).where(mine)).one()
         wanted = sa.select(part.c.digest, part.c.ids).where(part.c.digest.in_(digests))
         parts = dict(connection.execute(wanted).tuples().all())
+        if missing := set(digests) - parts.keys():
+            raise JournalError(f"{name}: {len(missing)} parts of its prompt are gone; restore a backup")
         whole = b"".join([*(parts[digest] for digest in digests), rest])
         connection.execute(sa.update(turn).where(mine).values(prompt_rest=whole))
     op.drop_column("interaction", "prompt_parts")
