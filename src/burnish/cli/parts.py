@@ -108,6 +108,7 @@ def _ingester(settings: config.Settings) -> None:
     gc.freeze()
     gc.set_threshold(*_RARELY)
     journal = prepare(settings)
+    journal.hold_pages()
     while not stopping():
         try:
             hold(settings.run_dir / LOCK)

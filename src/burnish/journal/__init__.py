@@ -38,9 +38,12 @@ TIMEOUTS = {
     "options": "-c statement_timeout=120s -c lock_timeout=30s",
 }
 """Of connections to PostgreSQL, in libpq's words and units."""
-LARGE_WRITES = ("cache_size=-32768", "wal_autocheckpoint=8000")
-"""SQLite's own values are 2 MB of pages in memory and a checkpoint at 4 MB. The ingester's new rows change more pages
-than that, in the indexes, and each of them would be written again and again.
+CHECKPOINT_PAGES = 8000
+"""SQLite's own checkpoint is at 1,000 pages, 4 MB. The ingester's new rows change more pages than that, in the indexes,
+and each of them would be written again and again.
+"""
+CACHE_KIB = 32_768
+"""Pages in memory, for each connection of a process that files turns, for the same reason. SQLite's own value is 2 MB.
 """
 LOOK = 0.001
 """Seconds between two looks for a waiting writer's turn."""
@@ -103,6 +106,12 @@ class Journal:
         """A session for reading. It never waits for a writer."""
         with Session(self.engine.execution_options(burnish_reads=True), expire_on_commit=False) as session:
             yield session
+
+    def hold_pages(self) -> None:
+        """Keep more of SQLite's pages in memory. For a process that files turns; the others read few."""
+        if self.has_one_writer:
+            event.listen(self.engine, "connect", _hold_pages)
+            self.engine.dispose()
 
     @property
     def has_one_writer(self) -> bool:
@@ -291,10 +300,15 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     # meet.
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in ("busy_timeout=10000", "synchronous=NORMAL", "foreign_keys=ON", *LARGE_WRITES):
+    checkpoint = f"wal_autocheckpoint={CHECKPOINT_PAGES}"
+    for pragma in ("busy_timeout=10000", "synchronous=NORMAL", "foreign_keys=ON", checkpoint):
         cursor.execute(f"PRAGMA {pragma}")
     _write_ahead(cursor)
     cursor.close()
+
+
+def _hold_pages(connection: Any, _record: Any) -> None:
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
 
 
 def _write_ahead(cursor: Any) -> None:
