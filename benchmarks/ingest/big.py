@@ -26,7 +26,7 @@ from benchmarks.seen.journal import fill
 from burnish.adapters.serving.prepare import admin_key_file, prepare
 from burnish.config import Settings
 from burnish.journal import Journal, jobs
-from burnish.journal.blobs import N_BYTES, PART
+from burnish.journal.blobs import DAY, N_BYTES, N_DAY, PART
 from burnish.journal.tables import JudgeJob
 from burnish.learner.run.ledger import Ledger
 from tests.e2e.whole import free_port
@@ -38,6 +38,7 @@ FILLED = 200_000
 """Turns that are written one by one; the rest are copies."""
 WAITING, OPEN = 16, 500
 """Turns that wait for a step, and judge jobs that are open."""
+DAYS = 365
 SHIFT = 31 * 86_400
 """Seconds by which a copy is earlier than the one before."""
 ROUNDS = 7
@@ -45,7 +46,7 @@ RATE = 200.0
 CONVERSATIONS = 1500
 LOOKS = 200
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "interaction": ("interaction_id", "request_id", "session_id", "request_hash", "tail_hash"),
+    "interaction": ("interaction_id", "request_id", "session_id", "parent_id"),
     "session": ("session_id",),
     "next_state": ("interaction_id", "follower_id"),
     "feedback": ("feedback_id", "target", "interaction_id", "session_id"),
@@ -53,6 +54,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "judge_job": ("subject",),
 }
 """Columns that name a row or another one, by table. Rows of steps are not copied: there are no more steps."""
+HASHES = frozenset({"request_hash", "tail_hash", "suffix_hash", "words_hash"})
 TIMES = frozenset({"started_at", "ended_at", "last_at", "closed_at", "created_at"})
 ROUTES = (
     *("/admin/agents", "/admin/agents/agent", "/admin/agents/agent/status", "/admin/agents/agent/turns"),
@@ -105,16 +107,20 @@ def _settings(folder: Path, engine: str, n_turns: int, tell: Tell) -> Settings:
             line.execute("COMMIT")
         tell("big: texts and parts of prompts")
         for statement, n in ((_TEXTS, n_turns), (_PARTS, n_turns // 4)):
-            line.execute(statement, {"n": n})
+            line.execute(statement, {"n": n, "first": int(time.time() / DAY) - DAYS, "days": DAYS + 1})
         _equalise(line)
         line.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return settings
 
 
 _NUMBERS = "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < :n)"
-_TEXTS = f"{_NUMBERS} INSERT INTO blob SELECT lower(hex(randomblob(32))), hex(randomblob(60)) FROM number"
-_PARTS = f"{_NUMBERS} INSERT INTO prompt_part SELECT lower(hex(randomblob(20))), zeroblob({PART * N_BYTES}) FROM number"
-"""Under random digests, as those of texts and parts are."""
+_KEY = f"printf('%0{N_DAY}x', :first + n * :days / :n)"
+_TEXTS = f"{_NUMBERS} INSERT INTO blob SELECT {_KEY} || lower(hex(randomblob(30))), hex(randomblob(60)) FROM number"
+_PARTS = (
+    f"{_NUMBERS} INSERT INTO prompt_part SELECT {_KEY} || lower(hex(randomblob(18))), zeroblob({PART * N_BYTES}) "
+    "FROM number"
+)
+"""Under keys of the last year (`DAYS`)."""
 
 
 def _copying(line: sqlite3.Connection, table: str) -> str:
@@ -125,6 +131,8 @@ def _copying(line: sqlite3.Connection, table: str) -> str:
     for column in columns:
         if column in NAMES[table]:
             shown.append(f"printf('k%d-', :n) || {column}")
+        elif column in HASHES:
+            shown.append("lower(hex(randomblob(20)))")
         elif column in TIMES:
             shown.append(f"{column} - :n * {SHIFT}")
         elif (table, column) == ("judge_job", "state"):

@@ -20,7 +20,7 @@ from burnish.server.ingest.linking import Link
 from burnish.server.ingest.lookup import OPTED_OUT_BEFORE
 from burnish.server.ingest.next_state import NextStates
 from burnish.server.ingest.opened_sessions import Opened
-from burnish.server.ingest.prepared import Prepared, head_of, turn_of
+from burnish.server.ingest.prepared import Prepared, Stored, head_of, turn_of
 from burnish.server.ingest.recent_messages import MAX_LENGTH, Recent
 from burnish.server.ingest.turn_kind import Kind, Parent, UserWords
 from burnish.server.ingest.working_set import WorkingSet
@@ -111,8 +111,10 @@ class Filing:
         is_lone = not record.tools and parent is None and known is None
         said = self._recent.said(rows.session, record) if is_lone else ()
         kind, reason = turn_kind.kind_of(record, head, parent, known, said)
+        stored = Stored.of(given, before)
         turn = turn_of(
             given,
+            stored,
             session_id=self._session_of(rows, given, link, tries, kind),
             parent_id=link.parent.interaction_id if link.parent else None,
             kind=kind.value,
@@ -124,7 +126,7 @@ class Filing:
         )
         if record.quarantine not in (None, REDACTED) and not record.is_aborted:
             log.warning("turn quarantined", interaction=record.interaction_id, reason=record.quarantine)
-        rows.add(turn, given, link.rule.value)
+        rows.add(turn, given, stored, link.rule.value)
         for earlier in tries:
             if earlier.retry < record.retry and earlier.skip_reason in (None, "aborted"):
                 rows.skip(earlier, RETRIED)

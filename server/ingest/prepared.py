@@ -5,14 +5,14 @@ conversation to be parsed and hashed.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
-from burnish.journal.blobs import Parted, is_storable, storable, text_of
+from burnish.journal.blobs import N_DAY, Parted, dated, is_storable, recurs, storable, text_of
 from burnish.journal.linked_turns import LinkedTurn
 from burnish.journal.turns import to_bytes
 from burnish.records import Feedback, Interaction, Message, Sampling, digest_of_voice
@@ -76,7 +76,55 @@ def without_unstorable(record: Record) -> Record:
     return replace(record, **clean)
 
 
-def turn_of(given: Prepared, **found: Any) -> LinkedTurn:
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The keys under which a turn's texts and the parts of its prompt are stored, and those that may be new."""
+
+    messages: Sequence[str]
+    reply: str
+    tools: str | None
+    parts: Sequence[str]
+    new_texts: Mapping[str, str]
+    new_parts: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, given: Prepared, parent: LinkedTurn | None) -> "Stored":
+        """What `parent`, the continued turn, has keeps its key: it is stored, the parent could not be there without."""
+        at, texts, parts = given.turn.ended_at, _by_digest(()), _by_digest(())
+        if parent is not None:
+            tools = () if parent.tools_digest is None else (parent.tools_digest,)
+            texts = _by_digest((*parent.message_digests, parent.reply_digest, *tools))
+            parts = _by_digest(parent.part_digests)
+        new_texts: dict[str, str] = {}
+        new_parts: dict[str, bytes] = {}
+
+        def of_text(blob: Blob, recurs: bool) -> str:
+            if (key := texts.get(blob.digest[N_DAY:])) is None:
+                key = blob.digest if recurs else dated(blob.digest, at)
+                new_texts[key] = blob.body
+            return key
+
+        def of_part(digest: str) -> str:
+            if (key := parts.get(digest[N_DAY:])) is None:
+                key = dated(digest, at)
+                new_parts[key] = given.prompt.parts[digest]
+            return key
+
+        return cls(
+            [of_text(blob, recurs(message)) for blob, message in zip(given.messages, given.turn.messages, strict=True)],
+            of_text(given.reply, False),
+            of_text(given.tools, True) if given.tools is not None else None,
+            [of_part(digest) for digest in given.prompt.digests],
+            new_texts,
+            new_parts,
+        )
+
+
+def _by_digest(keys: Iterable[str]) -> dict[str, str]:
+    return {key[N_DAY:]: key for key in keys}
+
+
+def turn_of(given: Prepared, stored: Stored, **found: Any) -> LinkedTurn:
     """The turn of a record. `found` is what linking has found out."""
     turn = given.turn
     return LinkedTurn(
@@ -90,10 +138,10 @@ def turn_of(given: Prepared, **found: Any) -> LinkedTurn:
         started_at=turn.started_at,
         ended_at=turn.ended_at,
         finish_reason=turn.finish_reason,
-        digests=json_of([blob.digest for blob in given.messages]),
-        prompt_parts=json_of(given.prompt.digests),
-        tools_digest=given.tools.digest if given.tools else None,
-        reply_digest=given.reply.digest,
+        digests=json_of(stored.messages),
+        prompt_parts=json_of(stored.parts),
+        tools_digest=stored.tools,
+        reply_digest=stored.reply,
         tail_hash=given.trace.tail,
         choice=turn.choice,
         may_train=turn.may_train,

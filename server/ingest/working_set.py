@@ -24,7 +24,7 @@ from burnish.rewards import NEXT_STATE
 from burnish.server.ingest import opened_sessions
 from burnish.server.ingest.linking import Candidate
 from burnish.server.ingest.opened_sessions import Opened
-from burnish.server.ingest.prepared import Prepared, json_of, row_of
+from burnish.server.ingest.prepared import Prepared, Stored, json_of, row_of
 from burnish.server.ingest.turn_kind import Conversation, Kind
 
 RETRY_WINDOW = 900.0
@@ -163,8 +163,8 @@ class WorkingSet:
 
     # Changing
 
-    def add(self, turn: LinkedTurn, given: Prepared, rule: str) -> None:
-        """A new turn, its texts and its places."""
+    def add(self, turn: LinkedTurn, given: Prepared, stored: Stored, rule: str) -> None:
+        """A new turn, its texts, the parts of its prompt, and its places."""
         self._new.append(_New(turn, given, rule))
         self._turns[turn.interaction_id] = turn
         self._filed[turn.interaction_id] = True
@@ -175,7 +175,8 @@ class WorkingSet:
             self._own[place][value].append(turn)
         if turn.parent_id is not None:
             self._children[turn.parent_id].append(turn)
-        self._add_texts(turn, given)
+        self._blobs |= stored.new_texts
+        self._parts |= stored.new_parts
 
     def open(self, opened: Opened, *, is_main: bool, has_parent: bool) -> None:
         """Open the session of a new turn, or go on with it."""
@@ -342,20 +343,6 @@ class WorkingSet:
         asked = [name for name in names if name not in self._awaited]
         found = {row[0] for row in select_in(self.session, _AWAITED, asked)}
         self._awaited |= {name: name in found for name in asked}
-
-    def _add_texts(self, turn: LinkedTurn, given: Prepared) -> None:
-        """Note the texts, and the parts of its prompt, that may be new. Those of the continued turn are stored: it
-        could not be there without them.
-        """
-        parent = self._turns.get(turn.parent_id) if turn.parent_id is not None else None
-        stored: set[str | None] = set()
-        if parent is not None:
-            stored = {*parent.message_digests, parent.reply_digest, parent.tools_digest}
-        for blob in (*given.messages, given.reply, given.tools):
-            if blob is not None and blob.digest not in stored:
-                self._blobs[blob.digest] = blob.body
-        held = parent.part_digests if parent is not None else ()
-        self._parts |= {digest: part for digest, part in given.prompt.parts.items() if digest not in held}
 
     def _store_sessions(self) -> None:
         opened_sessions.store(self.session, list(self._sessions.values()), self._there)

@@ -3,11 +3,15 @@
 A conversation sends its history with every request. So the prompts of its turns begin alike, and so do those of all
 conversations with one system prompt. A prompt, as token ids, is cut into parts of equal length from its beginning. A
 turn keeps the digests of its parts and the ids after the last whole one.
+
+The first digits of a key are the day on which it was stored, but for system prompts and tool lists, which recur for
+longer. So the keys of a day lie side by side in an index, and a long journal is not read all over to file a turn.
 """
 
 import hashlib
 import json
 import re
+import time
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +32,9 @@ number (`n_ids`), so a change needs a migration.
 """
 MANY = 5000
 """Most parameters of one statement. SQLite takes 32,766."""
+N_DAY = 4
+"""Hexadecimal digits of a key that are the day."""
+DAY = 86_400.0
 N_BYTES = 4
 """Bytes of an id."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -49,15 +56,31 @@ def _words_of(value: Any) -> tuple[str, str] | None:
     return (quoted(content), quoted(role)) if isinstance(content, str) and isinstance(role, str) else None
 
 
+def dated(digest: str, at: float) -> str:
+    """The key of a text or a part that is stored at `at`, in seconds since the epoch."""
+    return f"{int(at / DAY) % 16**N_DAY:0{N_DAY}x}{digest[N_DAY:]}"
+
+
+def recurs(value: Any) -> bool:
+    """True for system prompts and tool lists, which many conversations have, for many days. Their keys have no day."""
+    return not isinstance(value, Mapping) or value.get("role") in ("system", "developer")
+
+
+def is_key_of(key: str, digest: str) -> bool:
+    """True if `key` is `digest`, but for the day."""
+    return key[N_DAY:] == digest[N_DAY:]
+
+
 def store(session: Session, value: Any) -> str:
-    """Store `value` unless it is stored already. Returns its digest."""
+    """Store `value` unless it is stored already. Returns its key."""
     digest, body = text_of(value)
-    insert_or_skip(session, BlobRow, {"digest": digest, "body": body})
-    return digest
+    key = digest if recurs(value) else dated(digest, time.time())
+    insert_or_skip(session, BlobRow, {"digest": key, "body": body})
+    return key
 
 
 def store_many(session: Session, bodies: Mapping[str, str]) -> None:
-    """Store many texts, by their digests, unless they are stored already."""
+    """Store many texts, by their keys, unless they are stored already."""
     rows = [{"digest": digest, "body": body} for digest, body in sorted(bodies.items())]
     insert_many(session, BlobRow, rows, SKIP)
 
@@ -74,7 +97,7 @@ def storable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """A prompt as it is stored: the digest of each part, in order, the parts by their digests, and the rest."""
+    """A prompt in parts: the digest of each part, in order, the parts by their digests, and the rest."""
 
     digests: Sequence[str]
     parts: Mapping[str, bytes]
@@ -94,7 +117,7 @@ def digest_of_part(part: bytes) -> str:
 
 
 def store_parts(session: Session, parts: Mapping[str, bytes]) -> None:
-    """Store parts by their digests, unless they are stored already."""
+    """Store parts by their keys, unless they are stored already."""
     rows = [{"digest": digest, "ids": part} for digest, part in sorted(parts.items())]
     insert_many(session, PromptPartRow, rows, SKIP)
 

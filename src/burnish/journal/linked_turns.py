@@ -62,8 +62,9 @@ class LinkedTurn:
         return found
 
     @property
-    def part_digests(self) -> set[str]:
-        return set(json.loads(self.prompt_parts))
+    def part_digests(self) -> list[str]:
+        found: list[str] = json.loads(self.prompt_parts)
+        return found
 
 
 class Alike(NamedTuple):

@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from burnish.adapters.verbs import privacy
 from burnish.errors import JournalError
 from burnish.journal import Journal
-from burnish.journal.blobs import PART, n_ids
+from burnish.journal.blobs import DAY, PART, n_ids, text_of
 from burnish.journal.evidence import reward_of
 from burnish.journal.privacy import erasure
 from burnish.journal.tables import InteractionRow, PromptPartRow, SegmentRow
@@ -105,6 +105,25 @@ def test_a_prompt_is_stored_whole_after_one_of_an_earlier_schema_or_an_erased_on
     ingest(any_journal, pen)
     with any_journal.read() as session:
         assert interaction_of(session, session.get_one(InteractionRow, "2")).prompt_ids == ids
+
+
+def test_a_text_keeps_the_key_of_the_day_on_which_its_conversation_said_it(any_journal: Journal, pen: Pen) -> None:
+    """A system prompt has one key on all days, because many conversations have it."""
+    ids = array("i", range(2 * PART))
+    system = {"role": "system", "content": "Be brief."}
+    days = [{"started_at": n * DAY, "ended_at": n * DAY + 1.0} for n in (0x4000, 0x4001)]
+    first = pen.say([system, user("hi")], "a", interaction_id="0", prompt_ids=ids[:PART], **days[0])
+    pen.say(follow(first, user("on")), "b", interaction_id="1", prompt_ids=ids, **days[1])
+    pen.say([system, user("hi")], "a", interaction_id="2", prompt_ids=ids[:PART], key_id="key-2", **days[1])
+    ingest(any_journal, pen)
+    with any_journal.read() as session:
+        rows = [session.get_one(InteractionRow, name) for name in "012"]
+        one, two, other = ([*row.message_digests, row.reply_digest] for row in rows)
+        parts = [row.prompt_parts for row in rows]
+    assert two[:3] == one and other[0] == one[0] == text_of(system)[0]
+    assert [key[:4] for key in (*one[1:], *two[3:], *other[1:])] == ["4000"] * 2 + ["4001"] * 4
+    assert [key[4:] for key in other] == [key[4:] for key in one]
+    assert parts[1][:1] == parts[0] and [key[:4] for each in parts for key in each] == ["4000", "4000", "4001", "4001"]
 
 
 def test_a_prompt_without_a_part_names_the_remedy(any_journal: Journal, pen: Pen) -> None:

@@ -5,7 +5,9 @@ from sqlmodel import Field, SQLModel
 
 
 class BlobRow(SQLModel, table=True):
-    """One message (or tool list) as JSON text, by the SHA-256 of that text."""
+    """One message (or tool list) as JSON text, by the SHA-256 of that text, whose first digits may be the day
+    (src/burnish/journal/blobs.py).
+    """
 
     __tablename__ = "blob"
     digest: str = Field(primary_key=True)
@@ -13,7 +15,8 @@ class BlobRow(SQLModel, table=True):
 
 
 class PromptPartRow(SQLModel, table=True):
-    """Some token ids of prompts, by the first 40 hex digits of their SHA-256 (src/burnish/journal/blobs.py)."""
+    """Some token ids of prompts, by the day and the first 40 hex digits of their SHA-256
+    (src/burnish/journal/blobs.py)."""
 
     __tablename__ = "prompt_part"
     digest: str = Field(primary_key=True)
