@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from burnish.journal.blobs import N_DAY, Parted, dated, is_storable, recurs, storable, text_of
+from burnish.journal.blobs import N_DAY, Parted, dated, is_storable, key_of, storable, text_of
 from burnish.journal.linked_turns import LinkedTurn
 from burnish.journal.turns import to_bytes
 from burnish.records import Feedback, Interaction, Message, Sampling, digest_of_voice
@@ -90,7 +90,9 @@ class Stored:
     @classmethod
     def of(cls, given: Prepared, parent: LinkedTurn | None) -> "Stored":
         """What `parent`, the continued turn, has keeps its key: it is stored, the parent could not be there without."""
-        at, texts, parts = given.turn.ended_at, _by_digest(()), _by_digest(())
+        turn = given.turn
+        texts: dict[str, str] = {}
+        parts: dict[str, str] = {}
         if parent is not None:
             tools = () if parent.tools_digest is None else (parent.tools_digest,)
             texts = _by_digest((*parent.message_digests, parent.reply_digest, *tools))
@@ -98,25 +100,25 @@ class Stored:
         new_texts: dict[str, str] = {}
         new_parts: dict[str, bytes] = {}
 
-        def of_text(blob: Blob, recurs: bool) -> str:
+        def of_text(value: Any, blob: Blob) -> str:
             if (key := texts.get(blob.digest[N_DAY:])) is None:
-                key = blob.digest if recurs else dated(blob.digest, at)
+                key = key_of(value, blob.digest, turn.ended_at)
                 new_texts[key] = blob.body
             return key
 
         def of_part(digest: str) -> str:
             if (key := parts.get(digest[N_DAY:])) is None:
-                key = dated(digest, at)
+                key = dated(digest, turn.ended_at)
                 new_parts[key] = given.prompt.parts[digest]
             return key
 
         return cls(
-            [of_text(blob, recurs(message)) for blob, message in zip(given.messages, given.turn.messages, strict=True)],
-            of_text(given.reply, False),
-            of_text(given.tools, True) if given.tools is not None else None,
-            [of_part(digest) for digest in given.prompt.digests],
-            new_texts,
-            new_parts,
+            messages=list(map(of_text, turn.messages, given.messages)),
+            reply=of_text(turn.reply, given.reply),
+            tools=of_text(turn.tools, given.tools) if given.tools is not None else None,
+            parts=list(map(of_part, given.prompt.digests)),
+            new_texts=new_texts,
+            new_parts=new_parts,
         )
 
 

@@ -4,11 +4,12 @@ from array import array
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from burnish.errors import JournalError
 from burnish.journal import Journal
 from burnish.journal.blobs import PART, prompt_of
-from burnish.journal.tables import InteractionRow
+from burnish.journal.tables import InteractionRow, PromptPartRow
 from tests.factories import interaction, user
 from tests.postgres import running
 from tests.turns import add_turn
@@ -34,6 +35,17 @@ def test_a_journal_goes_back_to_an_earlier_schema_and_forward_again(url: str) ->
     assert journal.revision() == head
     with journal.read() as session:
         assert prompt_of(session, session.get_one(InteractionRow, "kept")) == prompt
+    journal.close()
+
+
+def test_a_prompt_without_a_part_stops_the_way_back(url: str) -> None:
+    journal = Journal.open(url)
+    add_turn(journal, interaction([user("x")], interaction_id="damaged", prompt_ids=array("i", range(PART))))
+    with journal.write() as session:
+        session.execute(delete(PromptPartRow))
+    with pytest.raises(JournalError, match=r"damaged: 1 parts .* restore a backup"):
+        journal.downgrade("0019")
+    assert journal.revision() not in (None, "0019")
     journal.close()
 
 

@@ -57,13 +57,16 @@ def _words_of(value: Any) -> tuple[str, str] | None:
 
 
 def dated(digest: str, at: float) -> str:
-    """The key of a text or a part that is stored at `at`, in seconds since the epoch."""
+    """`digest` with the day of `at`, in seconds since the epoch, as its first digits."""
     return f"{int(at / DAY) % 16**N_DAY:0{N_DAY}x}{digest[N_DAY:]}"
 
 
-def recurs(value: Any) -> bool:
-    """True for system prompts and tool lists, which many conversations have, for many days. Their keys have no day."""
-    return not isinstance(value, Mapping) or value.get("role") in ("system", "developer")
+def key_of(value: Any, digest: str, at: float) -> str:
+    """The key of a message or a tool list that is stored at `at`. System prompts and tool lists have no day: many
+    conversations have them, for many days.
+    """
+    recurs = not isinstance(value, Mapping) or value.get("role") in ("system", "developer")
+    return digest if recurs else dated(digest, at)
 
 
 def is_key_of(key: str, digest: str) -> bool:
@@ -74,7 +77,7 @@ def is_key_of(key: str, digest: str) -> bool:
 def store(session: Session, value: Any) -> str:
     """Store `value` unless it is stored already. Returns its key."""
     digest, body = text_of(value)
-    key = digest if recurs(value) else dated(digest, time.time())
+    key = key_of(value, digest, time.time())
     insert_or_skip(session, BlobRow, {"digest": key, "body": body})
     return key
 
