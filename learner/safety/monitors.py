@@ -15,7 +15,7 @@ from burnish.config import Recipe
 WINDOW, RECENT, FIRST = 20, 5, 5
 """Numbers of steps: for a peak, for the mean of a present value, and for the mean of a start."""
 N_EQUAL_STEPS = 3
-"""Steps in a row with equal rewards that make their spread red."""
+"""Steps in a row with equal rewards that make their spread red, if they are not all bad."""
 FEW_PRAISED, MOST_PRAISED = -0.8, 0.8
 """Mean rewards at which one of ten replies is praised, and nine of ten. Beyond them rewards vary little in any case."""
 NORMS, MIN_NORMS = 64, 16
@@ -77,6 +77,8 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
 
     It also falls when all goes well: if the mean reward is above its value at the peak, that is success and green.
     Where hardly any reply has been praised so far, there is nothing to fall from. A few lucky replies are no peak.
+    Where hardly any is praised *now*, the reading is yellow at most. Users may have changed their mind, and then only
+    learning helps. If a version is the cause, the watch takes it back.
     """
     stds, means = history.values("reward_std"), history.values("reward_mean")
     if history.present("reward_std") is None or len(stds) < FIRST or len(means) != len(stds):
@@ -92,6 +94,8 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
     if smooth[peak] == 0.0:
         return Reading(Level.YELLOW, 0.0, f"the rewards were equal in each of the last {len(stds)} steps")
     fall = 1.0 - smooth[-1] / smooth[peak]
+    if min(mean[-1], sum(means[-N_EQUAL_STEPS:]) / N_EQUAL_STEPS) < FEW_PRAISED:
+        return Reading(Level.YELLOW, fall, "hardly any reply is praised, which was different before")
     level = Level.RED if not any(stds[-N_EQUAL_STEPS:]) else _level(fall, limits)
     if level and mean[-1] > mean[peak]:
         return Reading(Level.GREEN, fall, f"rewards vary {fall:.0%} less than at their peak, and are better")
