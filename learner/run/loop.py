@@ -36,6 +36,7 @@ from burnish.learner.safety.kept_answers import KeptAnswers
 from burnish.learner.step.report import StepReport
 from burnish.logs import told
 from burnish.records import StepOutcome
+from burnish.rewards import PRAISE
 
 log = structlog.get_logger()
 LEASE_SECONDS = 20.0
@@ -109,7 +110,7 @@ class Loop:
             self._ledger.answer_step()
         if len(rows) < (1 if is_asked else max(1, self._recipe.min_rows // 2)):
             return False
-        groups = self._choose_groups()
+        groups = self._choose_groups([sample for _, sample in rows])
         try:
             step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
         except Postponed as error:
@@ -277,11 +278,14 @@ class Loop:
         self._ledger.set_aside(waiting)
         return chosen
 
-    def _choose_groups(self) -> list[Group]:
+    def _choose_groups(self, samples: Sequence[Sample]) -> list[Group]:
         """Shadow groups that are scored, fresh enough and fit to train. Those that a step waits for are taken only if
-        there are enough of them to take its place.
+        there are enough of them to take its place. They are not if no reply of the step was praised: earlier ratings,
+        by which groups are scored, then no longer say what people want.
         """
         if not self._recipe.group_weight or self._groups is None:
+            return []
+        if self._groups.is_awaited and all((sample.reward or 0.0) < PRAISE for sample in samples):
             return []
         self._grade_groups()
         found = self._groups.choose(self._recipe.max_groups, self._holdout, self._n_vocab)

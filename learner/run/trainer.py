@@ -245,7 +245,9 @@ class Trainer:
             )
         # earlier rewards are the true ones, which the shuffled control must not see
         earlier: Sequence[GoodReply] = () if recipe.shuffle_rewards else work.good
-        good = [*good_replies.of_step(samples), *earlier]
+        own = good_replies.of_step(samples)
+        # if nothing is good any more, earlier good replies are not what people want, and the teacher reads their words
+        good = [*own, *earlier] if own else []
         chosen = examples.select(good, recipe.n_examples) if recipe.distill_weight else []
         admitted = examples.shown(validated.samples, chosen, self.policy.tokenizer)
         facts |= {"n_examples": float(len(chosen))}

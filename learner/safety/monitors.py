@@ -76,9 +76,8 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
     """Fall of the rewards' standard deviation from its peak. It falls first when a policy collapses.
 
     It also falls when all goes well: if the mean reward is above its value at the peak, that is success and green.
-    Where hardly any reply has been praised so far, there is nothing to fall from. A few lucky replies are no peak.
-    Where hardly any is praised *now*, the reading is yellow at most. Users may have changed their mind, and then only
-    learning helps. If a version is the cause, the watch takes it back.
+    While hardly any reply is praised, it is green too. Either nothing has been learned yet, or users have changed their
+    mind: both times only learning helps. If a version is the cause, the watch takes it back.
     """
     stds, means = history.values("reward_std"), history.values("reward_mean")
     if history.present("reward_std") is None or len(stds) < FIRST or len(means) != len(stds):
@@ -86,16 +85,14 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
     smooth, mean = (
         [sum(values[i - RECENT : i]) / RECENT for i in range(RECENT, len(values) + 1)] for values in (stds, means)
     )
-    if max(mean) < FEW_PRAISED:
-        return Reading(Level.GREEN, 0.0, f"hardly any reply was praised in the last {len(stds)} steps")
+    if min(mean[-1], sum(means[-N_EQUAL_STEPS:]) / N_EQUAL_STEPS) < FEW_PRAISED:
+        return Reading(Level.GREEN, 0.0, "hardly any reply is praised")
     if mean[-1] > MOST_PRAISED:
         return Reading(Level.GREEN, 0.0, "nearly every reply is praised")
     peak = max(range(len(smooth)), key=lambda i: smooth[i])
     if smooth[peak] == 0.0:
         return Reading(Level.YELLOW, 0.0, f"the rewards were equal in each of the last {len(stds)} steps")
     fall = 1.0 - smooth[-1] / smooth[peak]
-    if min(mean[-1], sum(means[-N_EQUAL_STEPS:]) / N_EQUAL_STEPS) < FEW_PRAISED:
-        return Reading(Level.YELLOW, fall, "hardly any reply is praised, which was different before")
     level = Level.RED if not any(stds[-N_EQUAL_STEPS:]) else _level(fall, limits)
     if level and mean[-1] > mean[peak]:
         return Reading(Level.GREEN, fall, f"rewards vary {fall:.0%} less than at their peak, and are better")

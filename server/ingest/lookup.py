@@ -35,16 +35,16 @@ def find(rows: WorkingSet, given: Prepared) -> Link:
     quoted = rule_of(turn.quoted_by) or ("header" if turn.quoted_session else None)
     changed = trace.changed_continuation()
     for position, (start, prefix) in enumerate(trace.continuations()):
-        if candidates := rows.candidates("tail_hash", prefix, turn.request_id):
+        if candidates := rows.candidates("tail_hash", prefix, turn):
             return choose(candidates, LinkRule(quoted or LinkRule.PREFIX), start)
         if (
             position == 0 and changed is not None
         ):  # the history before the last reply was changed, so this match is better than an older reply
-            candidates = rows.candidates("suffix_hash", changed[1], turn.request_id)
+            candidates = rows.candidates("suffix_hash", changed[1], turn)
             if candidates:
                 return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
     for start, words in trace.repeated_words():
-        candidates = rows.candidates("words_hash", words, turn.request_id)
+        candidates = rows.candidates("words_hash", words, turn)
         if len({candidate.request_id for candidate in candidates}) == 1:
             return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
     return _edited(rows, given, quoted) or Link(LinkRule(quoted or LinkRule.NEW), None)
@@ -57,7 +57,7 @@ def _edited(rows: WorkingSet, given: Prepared, quoted: str | None) -> Link | Non
         return None
     start, asked, repeated = place
     is_known = quoted is not None or any(m.get("role") == "assistant" for m in turn.messages[: start - 1])
-    candidates = [c for c in rows.candidates("request_hash", asked, turn.request_id) if not c.has_follower]
+    candidates = [c for c in rows.candidates("request_hash", asked, turn) if not c.has_follower]
     if not candidates or len({c.session_id for c in candidates}) > 1:
         return None  # strangers who asked the same
     turns = rows.turns([c.interaction_id for c in candidates])
@@ -73,7 +73,7 @@ def earlier_reply(rows: WorkingSet, turn: LinkedTurn, request_hash: str) -> Link
     """The reply that the request of `turn` asks for again: the last one to the same words in its session."""
     same = [
         other
-        for other, _ in rows.alike("request_hash", request_hash, turn.request_id)
+        for other, _ in rows.alike("request_hash", request_hash, turn)
         if other.session_id == turn.session_id
         and other.choice == 0
         and not other.is_aborted

@@ -106,7 +106,7 @@ _OPENINGS = text(
 _LONE = text(
     "SELECT tenant, key_id, interaction_id, ended_at, "
     f"json_array_length(prompt_parts) * {PART * N_BYTES} + length(prompt_rest) FROM interaction "
-    f"WHERE ended_at > :since AND kind = '{Kind.MAIN}' AND turn_type IS NULL AND parent_id IS NULL "
-    "AND tools_digest IS NULL "
+    f"WHERE ended_at > :since AND kind = '{Kind.MAIN}' AND turn_type IS NULL AND tools_digest IS NULL "
+    "AND COALESCE(parent_id, '') = '' "  # not IS NULL: SQLite would read every turn without a parent, by their index
     "ORDER BY ended_at DESC LIMIT :most"
 )

@@ -16,10 +16,10 @@ from sqlmodel import Session
 from burnish.journal import blobs, linked_turns
 from burnish.journal.bulk import SKIP, execute_in, insert_many, select_in, update_many
 from burnish.journal.evidence import settle
-from burnish.journal.linked_turns import MOST_ALIKE, Alike, LinkedTurn
+from burnish.journal.linked_turns import MOST_ALIKE, Alike, Asked, LinkedTurn
 from burnish.journal.tables import InteractionRow, JudgeJob, NextStateRow
 from burnish.journal.turns import blobs_of, judge_subject
-from burnish.records import NextStateKind
+from burnish.records import Interaction, NextStateKind
 from burnish.rewards import NEXT_STATE
 from burnish.server.ingest import opened_sessions
 from burnish.server.ingest.linking import Candidate
@@ -94,13 +94,14 @@ class WorkingSet:
                 self._same(turn)
         return {name: self._turns[name] for name in interaction_ids if name in self._turns}
 
-    def alike(self, place: str, value: str, request_id: str) -> list[tuple[LinkedTurn, bool]]:
+    def alike(self, place: str, value: str, asking: Interaction | LinkedTurn) -> list[tuple[LinkedTurn, bool]]:
         """The latest turns of other requests with the hash `value` at `place`, latest first.
 
         The flag: a third request has continued the turn already. Other choices of the same request are no followers.
         """
+        request_id = asking.request_id
         if (value, request_id) not in self._alike[place]:
-            self._load_alike({place: [(value, request_id)]})
+            self._load_alike({place: [Asked(value, request_id, asking.ended_at)]})
         found = [(each.turn, each.has_follower) for each in self._alike[place][value, request_id]]
         own = [turn for turn in self._own[place].get(value, ()) if turn.request_id != request_id]
         if own:
@@ -108,7 +109,7 @@ class WorkingSet:
             found.sort(key=lambda each: -each[0].ended_at)
         return [(turn, is_followed or self._goes_on(turn, request_id)) for turn, is_followed in found[:MOST_ALIKE]]
 
-    def candidates(self, place: str, value: str, request_id: str) -> list[Candidate]:
+    def candidates(self, place: str, value: str, asking: Interaction | LinkedTurn) -> list[Candidate]:
         """The same as candidates for a link."""
         return [
             Candidate(
@@ -120,7 +121,7 @@ class WorkingSet:
                 turn.session_id in self._closed,
                 turn.ended_at,
             )
-            for turn, is_followed in self.alike(place, value, request_id)
+            for turn, is_followed in self.alike(place, value, asking)
         ]
 
     def tries(self, given: Prepared) -> list[LinkedTurn]:
@@ -274,43 +275,44 @@ class WorkingSet:
 
     def _load_tries(self, turns: Sequence[Prepared]) -> None:
         asked = [
-            (given.trace.request, given.turn.request_id, given.turn.retry, given.turn.started_at - RETRY_WINDOW)
+            (given.trace.request, turn.request_id, turn.ended_at, turn.retry, turn.started_at - RETRY_WINDOW)
             for given in turns
+            for turn in (given.turn,)
         ]
         found = linked_turns.tries(self.session, asked)
         for value, request_id, *_ in asked:
             self._tries[value, request_id] = [self._same(turn) for turn in found.get((value, request_id), ())]
 
-    def _first_places(self, turns: Sequence[Prepared]) -> Mapping[str, list[tuple[str, str]]]:
+    def _first_places(self, turns: Sequence[Prepared]) -> Mapping[str, list[Asked]]:
         """Where most turns are linked: at the last reply that they repeat. And, if it was asked before, the request."""
-        tails = [(place[0][1], given.turn.request_id) for given in turns if (place := given.trace.continuations())]
+        tails = [_asked(place[0][1], given) for given in turns if (place := given.trace.continuations())]
         requests = [
-            (given.trace.request, given.turn.request_id)
+            _asked(given.trace.request, given)
             for given in turns
             if given.turn.quoted_session is not None or given.trace.continuations()
         ]
         return {"tail_hash": tails, "request_hash": requests}
 
-    def _further_places(self, turns: Sequence[Prepared]) -> Mapping[str, list[tuple[str, str]]]:
+    def _further_places(self, turns: Sequence[Prepared]) -> Mapping[str, list[Asked]]:
         """The places of turns that are not linked there, neither to a recorded turn nor to one of `turns`."""
-        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        found: dict[str, list[Asked]] = defaultdict(list)
         here = {given.trace.tail for given in turns} | self._own["tail_hash"].keys()
         for given in turns:
             places, name = given.trace.continuations(), given.turn.request_id
             if not places or places[0][1] in here or self._alike["tail_hash"].get((places[0][1], name)):
                 continue
-            found["tail_hash"] += [(value, name) for _, value in places[1:]]
+            found["tail_hash"] += [_asked(value, given) for _, value in places[1:]]
             if (changed := given.trace.changed_continuation()) is not None:
-                found["suffix_hash"].append((changed[1], name))
-            found["words_hash"] += [(words, name) for _, words in given.trace.repeated_words()]
+                found["suffix_hash"].append(_asked(changed[1], given))
+            found["words_hash"] += [_asked(words, given) for _, words in given.trace.repeated_words()]
             if (edited := given.trace.edited_continuation()) is not None:
-                found["request_hash"].append((edited[1], name))
+                found["request_hash"].append(_asked(edited[1], given))
         return found
 
-    def _load_alike(self, places: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    def _load_alike(self, places: Mapping[str, Sequence[Asked]]) -> None:
         for place, asked in places.items():
             there = self._alike[place]
-            lacking = [pair for pair in asked if pair not in there]
+            lacking = [each for each in asked if (each.value, each.request_id) not in there]
             for pair, found in linked_turns.alike(self.session, place, lacking).items():
                 there[pair] = [Alike(self._same(each.turn), each.has_follower) for each in found]
 
@@ -361,6 +363,10 @@ class WorkingSet:
             for name in self._asked
         ]
         insert_many(self.session, JudgeJob, jobs, SKIP)
+
+
+def _asked(value: str, given: Prepared) -> Asked:
+    return Asked(value, given.turn.request_id, given.turn.ended_at)
 
 
 def _names(*names: str | None) -> set[str]:

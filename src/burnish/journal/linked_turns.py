@@ -10,12 +10,15 @@ from sqlalchemy import TextClause, text
 from sqlmodel import Session
 
 from burnish.journal.bulk import as_given, given, select_in
+from burnish.journal.tables.turns import WEEK
 
 MOST_ALIKE = 50
 """Replies alike that are looked at, the latest first. Of a thousand people with the same opening, the earlier ones have
 gone on, or no longer will.
 """
 MOST_TRIES = 1000
+N_WEEKS = 4
+"""Weeks that are looked through, back from the asking turn's. A conversation that rested longer begins anew."""
 PLACES = ("tail_hash", "suffix_hash", "words_hash", "request_hash")
 
 
@@ -67,6 +70,14 @@ class LinkedTurn:
         return found
 
 
+class Asked(NamedTuple):
+    """A hash that a request asks for. `at` is when its turn ended."""
+
+    value: str
+    request_id: str
+    at: float
+
+
 class Alike(NamedTuple):
     """A turn at the asked place. `has_follower`: another request has continued it already."""
 
@@ -88,21 +99,24 @@ def turns_of(session: Session, interaction_ids: Sequence[str]) -> list[LinkedTur
     return [LinkedTurn(*row) for row in select_in(session, _TURNS, interaction_ids)]
 
 
-def alike(session: Session, place: str, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Alike]]:
-    """For each (hash, request) the latest turns of other requests with that hash at `place`, latest first."""
-    found: dict[tuple[str, str], list[Alike]] = {pair: [] for pair in asked}
+def alike(session: Session, place: str, asked: Sequence[Asked]) -> dict[tuple[str, str], list[Alike]]:
+    """For each hash and request the latest turns of other requests with that hash at `place`, latest first."""
+    found: dict[tuple[str, str], list[Alike]] = {(each.value, each.request_id): [] for each in asked}
     if asked:
         connection = session.connection()
         statement = _alike(connection.dialect.name, place)
-        for row in connection.execute(statement, {"given": as_given(list(found))}):
+        for row in connection.execute(statement, {"given": as_given(list(dict.fromkeys(asked)))}):
             found[row[0], row[1]].append(Alike(LinkedTurn(*row[3:]), bool(row[2])))
     for turns in found.values():
         turns.sort(key=lambda each: -each.turn.ended_at)
+        del turns[MOST_ALIKE:]
     return found
 
 
-def tries(session: Session, asked: Sequence[tuple[str, str, int, float]]) -> dict[tuple[str, str], list[LinkedTurn]]:
-    """For each (request hash, request, retry, since) the other tries of the request that ended after `since`."""
+def tries(
+    session: Session, asked: Sequence[tuple[str, str, float, int, float]]
+) -> dict[tuple[str, str], list[LinkedTurn]]:
+    """For each (request hash, request, at, retry, since) the other tries of the request that ended after `since`."""
     found: dict[tuple[str, str], list[LinkedTurn]] = {}
     if asked:
         connection = session.connection()
@@ -134,34 +148,42 @@ _FOLLOWED = (
 _TURNS = f"SELECT {_of('turn')} FROM interaction AS turn WHERE turn.interaction_id IN :names"
 
 
+_IN_WEEK = f"{WEEK.format('one.ended_at')} = {WEEK.format('asked.at')} - week.back"
+
+
 @lru_cache
 def _alike(dialect: str, place: str) -> TextClause:
     follower = (
         "EXISTS (SELECT 1 FROM interaction AS child WHERE child.parent_id = turn.interaction_id "
         "AND child.request_id != asked.request AND child.kind != 'side')"
     )
-    source = given(dialect, hash="text", request="text")
+    source = given(dialect, hash="text", request="text", at="double precision")
     where = (
-        f"one.{place} = asked.hash AND one.request_id != asked.request ORDER BY one.ended_at DESC LIMIT {MOST_ALIKE}"
+        f"{_IN_WEEK} AND one.{place} = asked.hash AND one.request_id != asked.request "
+        f"ORDER BY one.ended_at DESC LIMIT {MOST_ALIKE}"
     )
-    return _for_each(dialect, f"asked.hash, asked.request, {follower}", source, where)
+    return _for_each(dialect, f"asked.hash, asked.request, {follower}", source, where, N_WEEKS)
 
 
 @lru_cache
 def _tries(dialect: str) -> TextClause:
-    source = given(dialect, hash="text", request="text", retry="integer", since="double precision")
+    since = {"retry": "integer", "since": "double precision"}
+    source = given(dialect, hash="text", request="text", at="double precision", **since)
     where = (
-        "one.request_hash = asked.hash AND one.request_id != asked.request AND one.retry != asked.retry "
-        f"AND one.ended_at > asked.since ORDER BY one.ended_at DESC LIMIT {MOST_TRIES}"
+        f"{_IN_WEEK} AND one.request_hash = asked.hash AND one.request_id != asked.request "
+        f"AND one.retry != asked.retry AND one.ended_at > asked.since ORDER BY one.ended_at DESC LIMIT {MOST_TRIES}"
     )
-    return _for_each(dialect, "asked.hash, asked.request", source, where)
+    return _for_each(dialect, "asked.hash, asked.request", source, where, 2)  # the time since may be in the week before
 
 
-def _for_each(dialect: str, also: str, source: str, where: str) -> TextClause:
-    """For each row of `source` the turns that it asks for. The form keeps both databases at the index."""
+def _for_each(dialect: str, also: str, source: str, where: str, n_weeks: int) -> TextClause:
+    """For each row of `source`, and for each of the last weeks, the turns that it asks for. The form keeps both
+    databases at the index.
+    """
+    weeks = " UNION ALL ".join(f"SELECT {back} AS back" for back in range(n_weeks))
     if dialect == "postgresql":
         turns = f"CROSS JOIN LATERAL (SELECT * FROM interaction AS one WHERE {where}) AS turn"
     else:
         found = f"SELECT one.rowid FROM interaction AS one WHERE {where}"
         turns = f"CROSS JOIN interaction AS turn WHERE turn.rowid IN ({found})"
-    return text(f"SELECT {also}, {_of('turn')} FROM {source} AS asked {turns}")
+    return text(f"SELECT {also}, {_of('turn')} FROM {source} AS asked CROSS JOIN ({weeks}) AS week {turns}")

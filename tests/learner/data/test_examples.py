@@ -100,17 +100,32 @@ def test_every_reply_is_taught_by_examples_instead_of_hints(make_trainer: Make, 
     assert result.metrics["n_examples"] == 2.0
     chosen = {each.interaction_id for each in chosen_of(samples, 2)}
     assert {*result.trained} == {sample.interaction_id for sample in samples} - chosen
-    alone = make_trainer(n_examples=2, distill_teacher="base", rl_weight=0.0, kl_weight=0.0, anchor_weight=0.0)
-    earlier = old(samples)
+    liked, *failures = sorted(samples, key=lambda sample: -(sample.reward or 0.0))[3:]
+    assert liked.reward == 1.0 and all(sample.reward == -1.0 for sample in failures)
+    with_one = make_trainer(n_examples=2, distill_teacher="base", rl_weight=0.0, kl_weight=0.0, anchor_weight=0.0)
+    found = with_one.step([liked, *failures], good=old(samples))
+    assert found.metrics["n_examples"] == 2.0 and {*found.trained} == {each.interaction_id for each in failures}
+
+
+def test_where_nothing_is_good_any_more_earlier_good_replies_are_no_examples(
+    make_trainer: Make, make_samples: Samples
+) -> None:
+    """People want something else now. What they say teaches, and what was good before is only learned again."""
+    trainer = make_trainer(n_examples=2, distill_teacher="base", rl_weight=0.0, kl_weight=0.0, anchor_weight=0.0)
+    samples = make_samples(8)
     failures = [sample for sample in samples if sample.reward == -1.0]
-    assert len(alone.step(failures, good=earlier).trained) == len(failures)
+    found = trainer.step(failures, good=old(samples))
+    assert found.metrics["n_examples"] == 0.0
+    assert {*found.trained} == {each.interaction_id for each in failures if each.hint}
 
 
 def test_the_shuffled_control_does_not_see_earlier_praise(make_trainer: Make, make_samples: Samples) -> None:
     trainer = make_trainer(n_examples=2, shuffle_rewards=True)
-    failures = make_samples(6, reward=-1.0)
+    samples = make_samples(6)
     earlier = old(make_samples(4))
-    assert trainer.step(failures, good=earlier).metrics["n_examples"] == 0.0
+    found = trainer.step(samples, good=earlier).metrics["n_examples"]
+    alone = make_trainer(n_examples=6, shuffle_rewards=True).step(samples).metrics["n_examples"]
+    assert found == 2.0 and alone == 3.0  # its own alone
 
 
 def test_examples_carry_no_refusal(make_trainer: Make, make_samples: Samples) -> None:

@@ -77,13 +77,13 @@ def test_levels(name: str, series: list[float], expected: Level | None) -> None:
         ([0.9] * 5 + [0.3] * 5, [0.0] * 5 + [0.9] * 5, GREEN),
         ([0.9] * 5 + [0.0] * 3, [0.0] * 5 + [0.0] * 3, RED),
         # users changed their mind, or a version is bad: the watch takes a bad one back, and learning goes on
-        ([0.9] * 5 + [0.0] * 3, [0.0] * 5 + [-1.0] * 3, YELLOW),
-        ([0.9] * 5 + [0.3] * 5, [0.0] * 5 + [-0.9] * 5, YELLOW),
+        ([0.9] * 5 + [0.0] * 3, [0.0] * 5 + [-1.0] * 3, GREEN),
+        ([0.9] * 5 + [0.3] * 5, [0.0] * 5 + [-0.9] * 5, GREEN),
         ([0.0] * 6, [0.5] * 6, YELLOW),
-        # nobody has praised anything yet, or two replies of eighty: nothing can have fallen
+        # nobody has praised anything yet, or two replies of eighty
         ([0.0] * 6, [-1.0] * 6, GREEN),
         ([0.0, 0.33, 0.33, 0.0, 0.0, 0.0], [-1.0, -0.875, -0.875, -1.0, -1.0, -1.0], GREEN),
-        ([0.9] * 5 + [0.0] * 6, [-0.5] * 5 + [-1.0] * 6, YELLOW),
+        ([0.9] * 5 + [0.0] * 6, [-0.5] * 5 + [-1.0] * 6, GREEN),
         ([0.0] * 6, [1.0] * 6, GREEN),
         ([0.9] * 4, [0.0] * 4, None),
     ],

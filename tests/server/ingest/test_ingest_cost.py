@@ -26,6 +26,7 @@ from tests.cost import LENGTHS, superlinear
 from tests.factories import assistant, interaction, user
 from tests.factories import feedback as said
 from tests.server.ingest.pen import Pen, follow, ingest, parents
+from tests.statements import noted, plans
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
@@ -160,11 +161,29 @@ def test_of_many_identical_openings_only_the_latest_are_loaded(
 def test_the_latest_replies_alike_are_found_without_a_sort(journal: Journal, place: str) -> None:
     with journal.read() as session:
         statement = f"EXPLAIN QUERY PLAN {linked_turns._alike('sqlite', place).text}"
-        plan = session.connection().exec_driver_sql(statement, {"given": as_given([("h", "r")])})
+        plan = session.connection().exec_driver_sql(statement, {"given": as_given([("h", "r", 1.0)])})
         steps = [row[-1] for row in plan]
-    assert any("ix_interaction_latest" in step for step in steps)
-    assert [step for step in steps if step.startswith("SCAN")] == ["SCAN json_each VIRTUAL TABLE INDEX 1:"], steps
+    assert any("ix_interaction_week" in step and "<expr>=? AND" in step for step in steps), steps
+    scans = ["SCAN json_each VIRTUAL TABLE INDEX 1:", "SCAN CONSTANT ROW", "SCAN week"]
+    assert {step for step in steps if step.startswith("SCAN")} == set(scans), steps
     assert not any("TEMP B-TREE" in step for step in steps), steps
+
+
+def test_what_the_ingester_reads_does_not_grow_with_the_journal(journal: Journal, pen: Pen) -> None:
+    """Calls that stood alone are read from the latest on. Of the sessions, only open ones are looked at."""
+    pen.say([user("hi")], "a")
+    with noted(journal.engine) as ran:
+        ingest(journal, pen)
+    found = dict(plans(journal.engine, ran))
+    for statement, steps in found.items():
+        big = tuple(f"SCAN {table}" for table in ("interaction", "turn", "one", "session", "feedback"))
+        assert [step for step in steps if step.startswith(big)] == [], statement
+    (lone,) = (steps for statement, steps in found.items() if "json_array_length(prompt_parts)" in statement)
+    assert lone == ["SEARCH interaction USING INDEX ix_interaction_ended_at (ended_at>?)"]
+    (closing,) = {statement for statement, _ in ran if statement.startswith("UPDATE session SET closed_at")}
+    with journal.engine.connect() as connection:
+        (step,) = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {closing}", (0.0, 0.0))
+    assert step[3] == "SEARCH session USING INDEX ix_session_open (last_at<?)"
 
 
 def test_many_records_about_one_conversation_cost_its_turns_once_a_batch(

@@ -47,6 +47,19 @@ def test_turn_by_turn_or_all_at_once_is_the_same(any_journal: Journal, pen: Pen)
     assert ingest(any_journal, pen) == 0
 
 
+@pytest.mark.parametrize(("weeks", "is_found"), [(0.01, True), (1.0, True), (2.9, True), (4.1, False)])
+def test_a_conversation_that_rested_for_a_month_begins_anew(
+    any_journal: Journal, pen: Pen, weeks: float, is_found: bool
+) -> None:
+    first = pen.say([user("hi")], "hello")
+    ingest(any_journal, pen)
+    at = first.ended_at + weeks * 7 * 86_400
+    later = pen.say(follow(first, user("more")), "there", started_at=at, ended_at=at + 1.0)
+    ingest(any_journal, pen)
+    assert parents(any_journal)[later.interaction_id] == (first.interaction_id if is_found else None)
+    assert links(any_journal)[later.interaction_id].rule == ("prefix" if is_found else "new")
+
+
 def test_all_tool_results_together_are_what_came_back(any_journal: Journal, pen: Pen) -> None:
     calls = [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}} for name in ("c1", "c2")]
     first = pen.say([user("look it up")], {"role": "assistant", "content": None, "tool_calls": calls})

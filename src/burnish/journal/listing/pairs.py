@@ -5,12 +5,13 @@ voted between versions.
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import literal_column, select
 from sqlmodel import Session, col
 
 from burnish.journal.listing import LOOKS
 from burnish.journal.listing.figures import share
 from burnish.journal.tables import ComparisonRow, FeedbackRow, InteractionRow
+from burnish.journal.tables.turns import WEEK
 from burnish.journal.turns import blobs_of
 from burnish.messages import text_of
 
@@ -77,15 +78,17 @@ def votes(session: Session, agent: str, tenant: str, version: int) -> list[Tree]
     one's text, and both answer the same request. Ties are none. The latest `LOOKS` pieces of feedback count.
     """
     said = _corrections(session, tenant)
+    week: Any = literal_column(WEEK.format("interaction.ended_at"))
     columns = (InteractionRow.interaction_id, InteractionRow.version, InteractionRow.request_hash)
-    corrected = select(*map(col, columns), col(InteractionRow.agent)).where(
+    corrected = select(*map(col, columns), col(InteractionRow.agent), week.label("week")).where(
         col(InteractionRow.interaction_id).in_(list(said))
     )
     worse: Any = [row for row in session.connection().execute(corrected) if row.agent == agent and row.request_hash]
-    # the hash alone: with the agent as a condition, SQLite walks over all of its turns
+    weeks = {row.week + step for row in worse for step in (-1, 0, 1)}
+    # the week and the hash alone: with the agent as a condition, SQLite walks over all of its turns
     others: Any = session.connection().execute(
         select(*map(col, columns), col(InteractionRow.agent), col(InteractionRow.reply_digest))
-        .where(col(InteractionRow.request_hash).in_({row.request_hash for row in worse}))
+        .where(week.in_(weeks), col(InteractionRow.request_hash).in_({row.request_hash for row in worse}))
         .limit(2 * LOOKS)
     )
     alike: dict[str, list[Any]] = defaultdict(list)

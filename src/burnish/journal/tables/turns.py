@@ -3,6 +3,9 @@
 from sqlalchemy import JSON, BigInteger, Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
+WEEK = "round({0} / 604800)"
+"""The number of the week of a time, as a float. It begins on another weekday than calendars' weeks."""
+
 
 class BlobRow(SQLModel, table=True):
     """One message (or tool list) as JSON text, by the SHA-256 of that text, whose first digits may be the day
@@ -39,7 +42,15 @@ class SessionRow(SQLModel, table=True):
     """
 
     __tablename__ = "session"
-    __table_args__ = (Index("ix_session_quoted", "tenant", "quoted_id"),)
+    __table_args__ = (
+        Index("ix_session_quoted", "tenant", "quoted_id"),
+        Index(
+            "ix_session_open",
+            "last_at",
+            sqlite_where=text("closed_at IS NULL"),
+            postgresql_where=text("closed_at IS NULL"),
+        ),
+    )
     session_id: str = Field(primary_key=True)
     tenant: str
     key_id: str
@@ -73,10 +84,10 @@ class InteractionRow(SQLModel, table=True):
             postgresql_where=text("is_ready IS true AND spent_step IS NULL AND skip_reason IS NULL"),
         ),
         Index("ix_interaction_of_agent", "agent", "ended_at", "version"),
-        Index("ix_interaction_latest_request", "request_hash", "ended_at"),
-        Index("ix_interaction_latest_tail", "tail_hash", "ended_at"),
-        Index("ix_interaction_latest_suffix", "suffix_hash", "ended_at"),
-        Index("ix_interaction_latest_words", "words_hash", "ended_at"),
+        Index("ix_interaction_week_request", text(WEEK.format("ended_at")), "request_hash", "ended_at"),
+        Index("ix_interaction_week_tail", text(WEEK.format("ended_at")), "tail_hash", "ended_at"),
+        Index("ix_interaction_week_suffix", text(WEEK.format("ended_at")), "suffix_hash", "ended_at"),
+        Index("ix_interaction_week_words", text(WEEK.format("ended_at")), "words_hash", "ended_at"),
     )
     interaction_id: str = Field(primary_key=True)
     request_id: str = Field(index=True)
