@@ -79,6 +79,7 @@ def test_levels(name: str, series: list[float], expected: Level | None) -> None:
         # users changed their mind, or a version is bad: the watch takes a bad one back, and learning goes on
         ([0.9] * 5 + [0.0] * 3, [0.0] * 5 + [-1.0] * 3, GREEN),
         ([0.9] * 5 + [0.3] * 5, [0.0] * 5 + [-0.9] * 5, GREEN),
+        ([0.9] * 5 + [0.0] * 2, [0.0] * 5 + [-1.0] * 2, GREEN),
         ([0.0] * 6, [0.5] * 6, YELLOW),
         # nobody has praised anything yet, or two replies of eighty
         ([0.0] * 6, [-1.0] * 6, GREEN),
