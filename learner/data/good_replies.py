@@ -25,6 +25,9 @@ from burnish.rewards import PRAISE
 N_STEPS = 16
 """Steps from which earlier good replies come. Older ones were for an agent that has changed since."""
 
+LEAST_SHARE = 1 / 8
+"""Share of a step's replies that are good, below which earlier praise does not say what people want."""
+
 
 @dataclass(frozen=True, slots=True)
 class GoodReply(LikedReply):
@@ -49,6 +52,15 @@ def of_step(samples: Sequence[Sample]) -> list[GoodReply]:
         where = (sample.who, sample.interaction_id, sample.prompt_ids, reply)
         found.append(GoodReply(*where, sample.messages, sample.tools))
     return found
+
+
+def do_some_please(samples: Sequence[Sample]) -> bool:
+    """False if next to none of a step's replies is good.
+
+    Nothing has pleased yet then, or people have changed their mind. Earlier praise does not say what they want now, but
+    their words do.
+    """
+    return len(of_step(samples)) >= LEAST_SHARE * len(samples)
 
 
 class Spoken(Protocol):

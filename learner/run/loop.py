@@ -19,6 +19,7 @@ from burnish.adapters.evidence.holdout import HELD_OUT, is_held_out
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import Recipe
 from burnish.errors import AdapterError, LearnerError, Postponed
+from burnish.learner.data import good_replies
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.samples import Sample, Skipped, SkipReason, to_sample
 from burnish.learner.data.shadow_groups import Group, GroupLedger
@@ -36,7 +37,6 @@ from burnish.learner.safety.kept_answers import KeptAnswers
 from burnish.learner.step.report import StepReport
 from burnish.logs import told
 from burnish.records import StepOutcome
-from burnish.rewards import PRAISE
 
 log = structlog.get_logger()
 LEASE_SECONDS = 20.0
@@ -280,12 +280,12 @@ class Loop:
 
     def _choose_groups(self, samples: Sequence[Sample]) -> list[Group]:
         """Shadow groups that are scored, fresh enough and fit to train. Those that a step waits for are taken only if
-        there are enough of them to take its place. They are not if no reply of the step was praised: earlier ratings,
-        by which groups are scored, then no longer say what people want.
+        there are enough of them to take its place, and not if next to none of its replies pleases: the ratings by which
+        groups are scored are then of no use.
         """
         if not self._recipe.group_weight or self._groups is None:
             return []
-        if self._groups.is_awaited and all((sample.reward or 0.0) < PRAISE for sample in samples):
+        if self._groups.is_awaited and not good_replies.do_some_please(samples):
             return []
         self._grade_groups()
         found = self._groups.choose(self._recipe.max_groups, self._holdout, self._n_vocab)

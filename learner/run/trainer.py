@@ -245,10 +245,9 @@ class Trainer:
             )
         # earlier rewards are the true ones, which the shuffled control must not see
         earlier: Sequence[GoodReply] = () if recipe.shuffle_rewards else work.good
-        own = good_replies.of_step(samples)
-        # if nothing is good any more, earlier good replies are not what people want, and the teacher reads their words
-        good = [*own, *earlier] if own else []
-        chosen = examples.select(good, recipe.n_examples) if recipe.distill_weight else []
+        has_examples = recipe.distill_weight and good_replies.do_some_please(samples)
+        good = [*good_replies.of_step(samples), *earlier]
+        chosen = examples.select(good, recipe.n_examples) if has_examples else []
         admitted = examples.shown(validated.samples, chosen, self.policy.tokenizer)
         facts |= {"n_examples": float(len(chosen))}
         facts |= validated.facts

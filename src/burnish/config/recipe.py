@@ -132,7 +132,7 @@ class Recipe(Section):
         ge=0,
         le=64,
         description="Most good replies (praised, or written by a person) that the teacher reads as examples "
-        "instead of hints, in steps that have one of their own. 0: off.",
+        "instead of hints, in steps of which at least one of eight replies is good. 0: off.",
     )
     check_hints: bool = Field(
         True,

@@ -101,10 +101,17 @@ def test_every_reply_is_taught_by_examples_instead_of_hints(make_trainer: Make, 
     chosen = {each.interaction_id for each in chosen_of(samples, 2)}
     assert {*result.trained} == {sample.interaction_id for sample in samples} - chosen
     liked, *failures = sorted(samples, key=lambda sample: -(sample.reward or 0.0))[3:]
-    assert liked.reward == 1.0 and all(sample.reward == -1.0 for sample in failures)
+    assert liked.reward == 1.0 and len(failures) < 7 and all(sample.reward == -1.0 for sample in failures)
     with_one = make_trainer(n_examples=2, distill_teacher="base", rl_weight=0.0, kl_weight=0.0, anchor_weight=0.0)
     found = with_one.step([liked, *failures], good=old(samples))
     assert found.metrics["n_examples"] == 2.0 and {*found.trained} == {each.interaction_id for each in failures}
+
+
+def test_one_of_eight_replies_has_to_be_good(make_samples: Samples) -> None:
+    failures, liked = make_samples(15, reward=-1.0), make_samples(2, reward=1.0)
+    assert good_replies.do_some_please([*failures[:14], *liked])
+    assert not good_replies.do_some_please([*failures, liked[0]])
+    assert not good_replies.do_some_please(failures)
 
 
 def test_where_nothing_is_good_any_more_earlier_good_replies_are_no_examples(
