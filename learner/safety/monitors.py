@@ -76,8 +76,9 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
     """Fall of the rewards' standard deviation from its peak. It falls first when a policy collapses.
 
     It also falls when all goes well: if the mean reward is above its value at the peak, that is success and green.
-    While hardly any reply is praised, in the step or lately, it is green too. Either nothing has been learned yet, or
-    users have changed their mind: both times only learning helps. If a version is the cause, the watch takes it back.
+    While hardly any reply of one of the last steps was praised, it is green too. Either nothing has been learned yet,
+    or users have changed their mind: both times only learning helps. If a version is the cause, the watch takes it
+    back.
     """
     stds, means = history.values("reward_std"), history.values("reward_mean")
     if history.present("reward_std") is None or len(stds) < FIRST or len(means) != len(stds):
@@ -85,8 +86,8 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
     smooth, mean = (
         [sum(values[i - RECENT : i]) / RECENT for i in range(RECENT, len(values) + 1)] for values in (stds, means)
     )
-    if min(mean[-1], means[-1]) < FEW_PRAISED:
-        return Reading(Level.GREEN, 0.0, "hardly any reply is praised")
+    if min(means[-RECENT:]) < FEW_PRAISED:
+        return Reading(Level.GREEN, 0.0, "hardly any reply was praised in one of the last steps")
     if mean[-1] > MOST_PRAISED:
         return Reading(Level.GREEN, 0.0, "nearly every reply is praised")
     peak = max(range(len(smooth)), key=lambda i: smooth[i])

@@ -268,10 +268,11 @@ class Ingester:
         now = time.time()
         with self._journal.write() as session:
             quiet = (col(SessionRow.closed_at).is_(None), col(SessionRow.last_at) < now - self._session_timeout)
-            n_closed = session.connection().execute(update(SessionRow).where(*quiet).values(closed_at=now)).rowcount
-            n_left = note_ended(session, NextStateKind.ABANDONED, now) if n_closed else 0
-        if n_closed:
-            log.info("closed quiet conversations", n_sessions=n_closed, n_unanswered=n_left)
+            closing = update(SessionRow).where(*quiet).values(closed_at=now).returning(col(SessionRow.session_id))
+            closed = session.connection().execute(closing).scalars().all()
+            n_left = note_ended(session, NextStateKind.ABANDONED, closed)
+        if closed:
+            log.info("closed quiet conversations", n_sessions=len(closed), n_unanswered=n_left)
 
     def _expire_feedback(self) -> None:
         if math.isinf(self._feedback_ttl):

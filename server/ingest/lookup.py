@@ -47,7 +47,23 @@ def find(rows: WorkingSet, given: Prepared) -> Link:
         candidates = rows.candidates("words_hash", words, turn)
         if len({candidate.request_id for candidate in candidates}) == 1:
             return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
-    return _edited(rows, given, quoted) or Link(LinkRule(quoted or LinkRule.NEW), None)
+    found = _edited(rows, given, quoted) or _rested(rows, given, quoted)
+    return found or Link(LinkRule(quoted or LinkRule.NEW), None)
+
+
+def _rested(rows: WorkingSet, given: Prepared, quoted: str | None) -> Link | None:
+    """The reply that a turn continues after weeks: the last one that it repeats."""
+    trace = given.trace
+    if not (places := trace.continuations()):
+        return None
+    start, prefix = places[0]
+    asked = [("tail_hash", prefix, LinkRule.PREFIX)]
+    if (changed := trace.changed_continuation()) is not None:
+        asked.append(("suffix_hash", changed[1], LinkRule.SUFFIX))
+    for place, value, rule in asked:
+        if candidates := rows.rested(place, value, given.turn):
+            return choose(candidates, LinkRule(quoted or rule), start)
+    return None
 
 
 def _edited(rows: WorkingSet, given: Prepared, quoted: str | None) -> Link | None:

@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import insert, text
+from sqlalchemy import insert
 from sqlmodel import Session
 
+from burnish.journal.bulk import select_in
 from burnish.journal.linked_turns import LinkedTurn
 from burnish.journal.tables import FeedbackRow, NextStateRow
 from burnish.journal.turns import feedback_of, rows_of
@@ -32,10 +33,10 @@ _WEB = frozenset(
 )
 """Parts of a tool's name (`web_search`, `fetchUrl`) that mean the web."""
 _TOOLS = frozenset({"tool", "function"})
-_ENDED = text(
-    "SELECT turn.interaction_id FROM interaction AS turn JOIN session ON session.session_id = turn.session_id "
+_ENDED = (
+    "SELECT turn.interaction_id FROM interaction AS turn "
     "LEFT JOIN next_state ON next_state.interaction_id = turn.interaction_id "
-    f"WHERE session.closed_at = :closed_at AND next_state.interaction_id IS NULL AND turn.kind != '{Kind.SIDE}' AND "
+    f"WHERE turn.session_id IN :names AND next_state.interaction_id IS NULL AND turn.kind != '{Kind.SIDE}' AND "
     "turn.choice = 0"
 )
 
@@ -127,9 +128,9 @@ def is_of_the_web(tool: str) -> bool:
     return any(part.lower() in _WEB for part in _NAME_PART.findall(tool))
 
 
-def note_ended(session: Session, what: NextStateKind, closed_at: float) -> int:
-    """Note that nobody answered the last replies of the sessions that ended at `closed_at`. Returns how many."""
-    names = session.connection().execute(_ENDED, {"closed_at": closed_at}).scalars().all()
+def note_ended(session: Session, what: NextStateKind, session_ids: Sequence[str]) -> int:
+    """Note that nobody answered the last replies of sessions that ended. Returns how many."""
+    names = [row[0] for row in select_in(session, _ENDED, session_ids)]
     rows = [{"interaction_id": name, "kind": what, **_NOTHING, "created_at": time.time()} for name in names]
     if rows:
         session.connection().execute(insert(NextStateRow), rows)

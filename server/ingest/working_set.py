@@ -16,7 +16,7 @@ from sqlmodel import Session
 from burnish.journal import blobs, linked_turns
 from burnish.journal.bulk import SKIP, execute_in, insert_many, select_in, update_many
 from burnish.journal.evidence import settle
-from burnish.journal.linked_turns import MOST_ALIKE, Alike, Asked, LinkedTurn
+from burnish.journal.linked_turns import MOST_ALIKE, Alike, Asked, LinkedTurn, rested
 from burnish.journal.tables import InteractionRow, JudgeJob, NextStateRow
 from burnish.journal.turns import blobs_of, judge_subject
 from burnish.records import Interaction, NextStateKind
@@ -111,18 +111,13 @@ class WorkingSet:
 
     def candidates(self, place: str, value: str, asking: Interaction | LinkedTurn) -> list[Candidate]:
         """The same as candidates for a link."""
-        return [
-            Candidate(
-                turn.interaction_id,
-                turn.request_id,
-                turn.session_id,
-                turn.choice,
-                is_followed,
-                turn.session_id in self._closed,
-                turn.ended_at,
-            )
-            for turn, is_followed in self.alike(place, value, asking)
-        ]
+        return self._as_candidates(self.alike(place, value, asking))
+
+    def rested(self, place: str, value: str, asking: Interaction) -> list[Candidate]:
+        """The same for turns that are weeks older, in conversations that rested."""
+        asked = Asked(value, asking.request_id, asking.ended_at)
+        found = [Alike(self._same(each.turn), each.has_follower) for each in rested(self.session, place, asked)]
+        return self._as_candidates([(turn, has_follower) for turn, has_follower in found])
 
     def tries(self, given: Prepared) -> list[LinkedTurn]:
         """The other tries of a request that ended within the retry window, earliest first."""
@@ -263,6 +258,20 @@ class WorkingSet:
             settle(session, *unsettled)
 
     # Parts
+
+    def _as_candidates(self, turns: Iterable[tuple[LinkedTurn, bool]]) -> list[Candidate]:
+        return [
+            Candidate(
+                turn.interaction_id,
+                turn.request_id,
+                turn.session_id,
+                turn.choice,
+                is_followed,
+                turn.session_id in self._closed,
+                turn.ended_at,
+            )
+            for turn, is_followed in turns
+        ]
 
     def _goes_on(self, turn: LinkedTurn, request_id: str) -> bool:
         children = self._children.get(turn.interaction_id, ())

@@ -1,6 +1,8 @@
 """Turns as linking reads them: their places, their kind and their state, without tokens. Many with one query."""
 
 import json
+import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -10,7 +12,7 @@ from sqlalchemy import TextClause, text
 from sqlmodel import Session
 
 from burnish.journal.bulk import as_given, given, select_in
-from burnish.journal.tables.turns import WEEK
+from burnish.journal.tables.turns import WEEK, WEEK_SECONDS
 
 MOST_ALIKE = 50
 """Replies alike that are looked at, the latest first. Of a thousand people with the same opening, the earlier ones have
@@ -18,7 +20,9 @@ gone on, or no longer will.
 """
 MOST_TRIES = 1000
 N_WEEKS = 4
-"""Weeks that are looked through, back from the asking turn's. A conversation that rested longer begins anew."""
+"""Weeks that are looked through: the one after the asking turn's, in case of clocks that differ, its own, and two
+before.
+"""
 PLACES = ("tail_hash", "suffix_hash", "words_hash", "request_hash")
 
 
@@ -101,16 +105,25 @@ def turns_of(session: Session, interaction_ids: Sequence[str]) -> list[LinkedTur
 
 def alike(session: Session, place: str, asked: Sequence[Asked]) -> dict[tuple[str, str], list[Alike]]:
     """For each hash and request the latest turns of other requests with that hash at `place`, latest first."""
-    found: dict[tuple[str, str], list[Alike]] = {(each.value, each.request_id): [] for each in asked}
+    given_once = {(each.value, each.request_id): each for each in asked}  # choices of a request end at their own times
+    return {pair: [] for pair in given_once} | _found(session, place, list(given_once.values()))
+
+
+def rested(session: Session, place: str, asked: Asked) -> list[Alike]:
+    """The same for one hash in all weeks before those that `alike` looks through."""
+    first = session.connection().exec_driver_sql("SELECT min(ended_at) FROM interaction").scalar()
+    n_looks = 0 if first is None else max(0, math.ceil((asked.at - float(first)) / (N_WEEKS * WEEK_SECONDS)))
+    earlier = [asked._replace(at=asked.at - look * N_WEEKS * WEEK_SECONDS) for look in range(1, n_looks + 1)]
+    return _found(session, place, earlier).get((asked.value, asked.request_id), [])
+
+
+def _found(session: Session, place: str, asked: Sequence[Asked]) -> dict[tuple[str, str], list[Alike]]:
+    found: dict[tuple[str, str], list[Alike]] = defaultdict(list)
     if asked:
         connection = session.connection()
-        statement = _alike(connection.dialect.name, place)
-        for row in connection.execute(statement, {"given": as_given(list(dict.fromkeys(asked)))}):
+        for row in connection.execute(_alike(connection.dialect.name, place), {"given": as_given(asked)}):
             found[row[0], row[1]].append(Alike(LinkedTurn(*row[3:]), bool(row[2])))
-    for turns in found.values():
-        turns.sort(key=lambda each: -each.turn.ended_at)
-        del turns[MOST_ALIKE:]
-    return found
+    return {pair: sorted(turns, key=lambda each: -each.turn.ended_at)[:MOST_ALIKE] for pair, turns in found.items()}
 
 
 def tries(
@@ -173,14 +186,14 @@ def _tries(dialect: str) -> TextClause:
         f"{_IN_WEEK} AND one.request_hash = asked.hash AND one.request_id != asked.request "
         f"AND one.retry != asked.retry AND one.ended_at > asked.since ORDER BY one.ended_at DESC LIMIT {MOST_TRIES}"
     )
-    return _for_each(dialect, "asked.hash, asked.request", source, where, 2)  # the time since may be in the week before
+    return _for_each(dialect, "asked.hash, asked.request", source, where, 3)  # the time since may be in the week before
 
 
 def _for_each(dialect: str, also: str, source: str, where: str, n_weeks: int) -> TextClause:
-    """For each row of `source`, and for each of the last weeks, the turns that it asks for. The form keeps both
-    databases at the index.
+    """For each row of `source`, and for each of `n_weeks`, the turns that it asks for. The form keeps both databases at
+    the index.
     """
-    weeks = " UNION ALL ".join(f"SELECT {back} AS back" for back in range(n_weeks))
+    weeks = " UNION ALL ".join(f"SELECT {back} AS back" for back in range(-1, n_weeks - 1))
     if dialect == "postgresql":
         turns = f"CROSS JOIN LATERAL (SELECT * FROM interaction AS one WHERE {where}) AS turn"
     else:

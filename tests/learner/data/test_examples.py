@@ -127,12 +127,10 @@ def test_where_nothing_is_good_any_more_earlier_good_replies_are_no_examples(
 
 
 def test_the_shuffled_control_does_not_see_earlier_praise(make_trainer: Make, make_samples: Samples) -> None:
-    trainer = make_trainer(n_examples=2, shuffle_rewards=True)
+    trainer = make_trainer(n_examples=6, shuffle_rewards=True)
     samples = make_samples(6)
     earlier = old(make_samples(4))
-    found = trainer.step(samples, good=earlier).metrics["n_examples"]
-    alone = make_trainer(n_examples=6, shuffle_rewards=True).step(samples).metrics["n_examples"]
-    assert found == 2.0 and alone == 3.0  # its own alone
+    assert trainer.step(samples, good=earlier).metrics["n_examples"] == 3.0  # its own alone
 
 
 def test_examples_carry_no_refusal(make_trainer: Make, make_samples: Samples) -> None:

@@ -80,6 +80,8 @@ def test_levels(name: str, series: list[float], expected: Level | None) -> None:
         ([0.9] * 5 + [0.0] * 3, [0.0] * 5 + [-1.0] * 3, GREEN),
         ([0.9] * 5 + [0.3] * 5, [0.0] * 5 + [-0.9] * 5, GREEN),
         ([0.9] * 5 + [0.0] * 2, [0.0] * 5 + [-1.0] * 2, GREEN),
+        ([1.0] * 6 + [0.0] * 5 + [0.87, 1.0], [0.0] * 6 + [-1.0] * 5 + [-0.5, 0.0], GREEN),  # and learns their new wish
+        ([0.5, 0.3] + [0.0] * 4 + [0.0, 0.0, 0.66], [0.5, 0.9] + [1.0] * 4 + [-1.0, -1.0, -0.75], GREEN),
         ([0.0] * 6, [0.5] * 6, YELLOW),
         # nobody has praised anything yet, or two replies of eighty
         ([0.0] * 6, [-1.0] * 6, GREEN),

@@ -16,6 +16,7 @@ from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
 from burnish.records import Message, Provenance, TargetKind
 from burnish.segments import frames
 from burnish.server.ingest import feedback, linking, recent_messages, turn_kind
+from burnish.server.ingest.ingester import Ingester
 from burnish.server.ingest.linking import MOST_PLACES, Trace
 from burnish.server.ingest.next_state import is_of_the_web
 from burnish.server.ingest.patterns import harness_patterns
@@ -172,14 +173,17 @@ def test_the_latest_replies_alike_are_found_without_a_sort(journal: Journal, pla
 def test_what_the_ingester_reads_does_not_grow_with_the_journal(journal: Journal, pen: Pen) -> None:
     """Calls that stood alone are read from the latest on. Of the sessions, only open ones are looked at."""
     pen.say([user("hi")], "a")
+    ingest(journal, pen)
+    pen.say([user("hi")], "a")
     with noted(journal.engine) as ran:
-        ingest(journal, pen)
+        Ingester(journal, pen.folder, session_timeout=1.0).run_once()
     found = dict(plans(journal.engine, ran))
     for statement, steps in found.items():
         big = tuple(f"SCAN {table}" for table in ("interaction", "turn", "one", "session", "feedback"))
         assert [step for step in steps if step.startswith(big)] == [], statement
     (lone,) = (steps for statement, steps in found.items() if "json_array_length(prompt_parts)" in statement)
     assert lone == ["SEARCH interaction USING INDEX ix_interaction_ended_at (ended_at>?)"]
+    assert any("turn.session_id IN" in statement for statement in found)  # a session was closed
     (closing,) = {statement for statement, _ in ran if statement.startswith("UPDATE session SET closed_at")}
     with journal.engine.connect() as connection:
         (step,) = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {closing}", (0.0, 0.0))

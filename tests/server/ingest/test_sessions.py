@@ -7,6 +7,7 @@ import pytest
 
 from burnish.journal import Journal
 from burnish.journal.tables import SessionRow
+from burnish.journal.tables.turns import WEEK_SECONDS
 from burnish.server.ingest.ingester import Ingester
 from tests.factories import user
 from tests.server.ingest.pen import Pen, asked, follow, ingest, links, next_state, parents
@@ -47,17 +48,21 @@ def test_turn_by_turn_or_all_at_once_is_the_same(any_journal: Journal, pen: Pen)
     assert ingest(any_journal, pen) == 0
 
 
-@pytest.mark.parametrize(("weeks", "is_found"), [(0.01, True), (1.0, True), (2.9, True), (4.1, False)])
-def test_a_conversation_that_rested_for_a_month_begins_anew(
-    any_journal: Journal, pen: Pen, weeks: float, is_found: bool
-) -> None:
-    first = pen.say([user("hi")], "hello")
+@pytest.mark.parametrize("weeks", [-0.6, 0.01, 1.0, 2.0, 2.6, 3.0, 5.9, 6.4, 60.0])
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_conversation_may_rest_for_weeks(any_journal: Journal, pen: Pen, weeks: float, is_changed: bool) -> None:
+    """Its user opted out at its beginning, and that still holds. A clock that was set back does no harm."""
+    base = 2800.4 * WEEK_SECONDS
+    hello, system = pen.say([user("hi")], "hello"), {"role": "system", "content": "Today is Monday."}
+    first = pen.say(follow(hello, user("so")), "yes", started_at=base, ended_at=base + 1.0, may_train=False)
     ingest(any_journal, pen)
-    at = first.ended_at + weeks * 7 * 86_400
-    later = pen.say(follow(first, user("more")), "there", started_at=at, ended_at=at + 1.0)
+    at = base + weeks * WEEK_SECONDS
+    messages = follow(first, user("more"))
+    later = pen.say([system, *messages] if is_changed else messages, "there", started_at=at, ended_at=at + 1.0)
     ingest(any_journal, pen)
-    assert parents(any_journal)[later.interaction_id] == (first.interaction_id if is_found else None)
-    assert links(any_journal)[later.interaction_id].rule == ("prefix" if is_found else "new")
+    found = links(any_journal)[later.interaction_id]
+    assert (found.parent, found.skip_reason) == (first.interaction_id, "opted out with an earlier turn")
+    assert found.rule == ("suffix" if is_changed else "prefix")
 
 
 def test_all_tool_results_together_are_what_came_back(any_journal: Journal, pen: Pen) -> None:

@@ -75,7 +75,8 @@ def votes(session: Session, agent: str, tenant: str, version: int) -> list[Tree]
     """How people voted between `version` and each other one: `n` votes, the share that it won, and its 95 % bounds.
 
     A vote says that one reply would have been right in place of another: it corrects the worse one with the better
-    one's text, and both answer the same request. Ties are none. The latest `LOOKS` pieces of feedback count.
+    one's text, and both answer the same request, at most a week apart. Ties are none. The latest `LOOKS` pieces of
+    feedback count.
     """
     said = _corrections(session, tenant)
     week: Any = literal_column(WEEK.format("interaction.ended_at"))

@@ -3,7 +3,8 @@
 from sqlalchemy import JSON, BigInteger, Column, Index, LargeBinary, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
-WEEK = "round({0} / 604800)"
+WEEK_SECONDS = 604_800
+WEEK = f"round({{0}} / {WEEK_SECONDS})"
 """The number of the week of a time, as a float. It begins on another weekday than calendars' weeks."""
 
 
