@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import JSON, inspect, select, text
+from sqlalchemy import JSON, Engine, create_engine, inspect, select, text
 from sqlmodel import SQLModel, col
 
 from burnish import journal as package
@@ -75,6 +75,7 @@ def test_opening_a_journal_that_is_up_to_date_does_not_import_alembic(tmp_path: 
     assert found == ["True", "False"]
 
 
+@pytest.mark.filterwarnings("ignore:.*expression-based index")  # SQLite's are compared below
 def test_migrating_from_nothing_gives_what_the_models_say(any_journal: Journal) -> None:
     with any_journal.engine.connect() as connection:
         options = {"compare_type": True, "compare_server_default": _compare_default}
@@ -83,6 +84,20 @@ def test_migrating_from_nothing_gives_what_the_models_say(any_journal: Journal) 
         assert {"judge_job", "compare_job", "rubric_job", "shadow_job", "replay_job", "load_job"} <= set(
             inspect(connection).get_table_names()
         )
+
+
+def test_sqlite_gets_the_indexes_that_the_models_say(journal: Journal) -> None:
+    """Also those on expressions, which SQLAlchemy does not read from SQLite."""
+
+    def indexes(engine: Engine) -> set[str]:
+        with engine.connect() as connection:
+            made = connection.execute(text("SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"))
+            return {" ".join(sql.replace('"', "").split()) for sql in made.scalars()}
+
+    models = create_engine("sqlite://")
+    SQLModel.metadata.create_all(models)
+    assert indexes(journal.engine) == indexes(models)
+    assert any("round(ended_at / 604800), tail_hash, ended_at" in sql for sql in indexes(models))
 
 
 def _compare_default(*given: Any) -> bool | None:
