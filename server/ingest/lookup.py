@@ -47,12 +47,12 @@ def find(rows: WorkingSet, given: Prepared) -> Link:
         candidates = rows.candidates("words_hash", words, turn)
         if len({candidate.request_id for candidate in candidates}) == 1:
             return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
-    found = _edited(rows, given, quoted) or _rested(rows, given, quoted)
+    found = _edited(rows, given, quoted) or _kept_out(rows, given, quoted)
     return found or Link(LinkRule(quoted or LinkRule.NEW), None)
 
 
-def _rested(rows: WorkingSet, given: Prepared, quoted: str | None) -> Link | None:
-    """The reply that a turn continues after weeks: the last one that it repeats."""
+def _kept_out(rows: WorkingSet, given: Prepared, quoted: str | None) -> Link | None:
+    """The reply, however old, that a turn continues and that is kept out of training. So an opt-out holds."""
     trace = given.trace
     if not (places := trace.continuations()):
         return None
@@ -61,7 +61,7 @@ def _rested(rows: WorkingSet, given: Prepared, quoted: str | None) -> Link | Non
     if (changed := trace.changed_continuation()) is not None:
         asked.append(("suffix_hash", changed[1], LinkRule.SUFFIX))
     for place, value, rule in asked:
-        if candidates := rows.rested(place, value, given.turn):
+        if candidates := rows.kept_out(place, value, given.turn):
             return choose(candidates, LinkRule(quoted or rule), start)
     return None
 

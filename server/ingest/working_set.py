@@ -16,7 +16,7 @@ from sqlmodel import Session
 from burnish.journal import blobs, linked_turns
 from burnish.journal.bulk import SKIP, execute_in, insert_many, select_in, update_many
 from burnish.journal.evidence import settle
-from burnish.journal.linked_turns import MOST_ALIKE, Alike, Asked, LinkedTurn, rested
+from burnish.journal.linked_turns import MOST_ALIKE, Alike, Asked, LinkedTurn
 from burnish.journal.tables import InteractionRow, JudgeJob, NextStateRow
 from burnish.journal.turns import blobs_of, judge_subject
 from burnish.records import Interaction, NextStateKind
@@ -113,11 +113,10 @@ class WorkingSet:
         """The same as candidates for a link."""
         return self._as_candidates(self.alike(place, value, asking))
 
-    def rested(self, place: str, value: str, asking: Interaction) -> list[Candidate]:
-        """The same for turns that are weeks older, in conversations that rested."""
-        asked = Asked(value, asking.request_id, asking.ended_at)
-        found = [Alike(self._same(each.turn), each.has_follower) for each in rested(self.session, place, asked)]
-        return self._as_candidates([(turn, has_follower) for turn, has_follower in found])
+    def kept_out(self, place: str, value: str, asking: Interaction) -> list[Candidate]:
+        """The same for turns that are kept out of training, however old they are."""
+        found = linked_turns.kept_out(self.session, place, Asked(value, asking.request_id, asking.ended_at))
+        return self._as_candidates((self._same(turn), False) for turn in found)
 
     def tries(self, given: Prepared) -> list[LinkedTurn]:
         """The other tries of a request that ended within the retry window, earliest first."""

@@ -1,8 +1,6 @@
 """Turns as linking reads them: their places, their kind and their state, without tokens. Many with one query."""
 
 import json
-import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -12,7 +10,7 @@ from sqlalchemy import TextClause, text
 from sqlmodel import Session
 
 from burnish.journal.bulk import as_given, given, select_in
-from burnish.journal.tables.turns import WEEK, WEEK_SECONDS
+from burnish.journal.tables.turns import KEPT_OUT, WEEK
 
 MOST_ALIKE = 50
 """Replies alike that are looked at, the latest first. Of a thousand people with the same opening, the earlier ones have
@@ -23,6 +21,7 @@ N_WEEKS = 4
 """Weeks that are looked through: the one after the asking turn's, in case of clocks that differ, its own, and two
 before.
 """
+KEPT_OUT_PLACES = ("tail_hash", "suffix_hash")
 PLACES = ("tail_hash", "suffix_hash", "words_hash", "request_hash")
 
 
@@ -106,24 +105,24 @@ def turns_of(session: Session, interaction_ids: Sequence[str]) -> list[LinkedTur
 def alike(session: Session, place: str, asked: Sequence[Asked]) -> dict[tuple[str, str], list[Alike]]:
     """For each hash and request the latest turns of other requests with that hash at `place`, latest first."""
     given_once = {(each.value, each.request_id): each for each in asked}  # choices of a request end at their own times
-    return {pair: [] for pair in given_once} | _found(session, place, list(given_once.values()))
-
-
-def rested(session: Session, place: str, asked: Asked) -> list[Alike]:
-    """The same for one hash in all weeks before those that `alike` looks through."""
-    first = session.connection().exec_driver_sql("SELECT min(ended_at) FROM interaction").scalar()
-    n_looks = 0 if first is None else max(0, math.ceil((asked.at - float(first)) / (N_WEEKS * WEEK_SECONDS)))
-    earlier = [asked._replace(at=asked.at - look * N_WEEKS * WEEK_SECONDS) for look in range(1, n_looks + 1)]
-    return _found(session, place, earlier).get((asked.value, asked.request_id), [])
-
-
-def _found(session: Session, place: str, asked: Sequence[Asked]) -> dict[tuple[str, str], list[Alike]]:
-    found: dict[tuple[str, str], list[Alike]] = defaultdict(list)
-    if asked:
+    found: dict[tuple[str, str], list[Alike]] = {pair: [] for pair in given_once}
+    if given_once:
         connection = session.connection()
-        for row in connection.execute(_alike(connection.dialect.name, place), {"given": as_given(asked)}):
+        statement = _alike(connection.dialect.name, place)
+        for row in connection.execute(statement, {"given": as_given(list(given_once.values()))}):
             found[row[0], row[1]].append(Alike(LinkedTurn(*row[3:]), bool(row[2])))
-    return {pair: sorted(turns, key=lambda each: -each.turn.ended_at)[:MOST_ALIKE] for pair, turns in found.items()}
+    for turns in found.values():
+        turns.sort(key=lambda each: -each.turn.ended_at)
+        del turns[MOST_ALIKE:]
+    return found
+
+
+def kept_out(session: Session, place: str, asked: Asked) -> list[LinkedTurn]:
+    """The latest turns of other requests with that hash that are kept out of training, however old they are. `place` is
+    one of `KEPT_OUT_PLACES`.
+    """
+    rows = session.connection().execute(_kept_out(place), {"value": asked.value, "request": asked.request_id})
+    return [LinkedTurn(*row) for row in rows]
 
 
 def tries(
@@ -176,6 +175,14 @@ def _alike(dialect: str, place: str) -> TextClause:
         f"ORDER BY one.ended_at DESC LIMIT {MOST_ALIKE}"
     )
     return _for_each(dialect, f"asked.hash, asked.request, {follower}", source, where, N_WEEKS)
+
+
+@lru_cache
+def _kept_out(place: str) -> TextClause:
+    return text(
+        f"SELECT {_of('turn')} FROM interaction AS turn WHERE turn.{place} = :value AND {KEPT_OUT.format('turn.')} "
+        f"AND turn.request_id != :request ORDER BY turn.ended_at DESC LIMIT {MOST_ALIKE}"
+    )
 
 
 @lru_cache

@@ -170,6 +170,17 @@ def test_the_latest_replies_alike_are_found_without_a_sort(journal: Journal, pla
     assert not any("TEMP B-TREE" in step for step in steps), steps
 
 
+@pytest.mark.parametrize("place", linked_turns.KEPT_OUT_PLACES)
+def test_turns_that_are_kept_out_are_found_by_an_index_of_their_own(journal: Journal, place: str) -> None:
+    with journal.read() as session:
+        statement = f"EXPLAIN QUERY PLAN {linked_turns._kept_out(place).text}"
+        plan = session.connection().exec_driver_sql(statement, {"value": "h", "request": "r"})
+        steps = [row[-1] for row in plan]
+    name = place.removesuffix("_hash")
+    assert steps[0] == f"SEARCH turn USING INDEX ix_interaction_kept_out_{name} ({place}=?)"
+    assert not any("TEMP B-TREE" in step for step in steps), steps
+
+
 def test_what_the_ingester_reads_does_not_grow_with_the_journal(journal: Journal, pen: Pen) -> None:
     """Calls that stood alone are read from the latest on. Of the sessions, only open ones are looked at."""
     pen.say([user("hi")], "a")

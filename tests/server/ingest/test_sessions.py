@@ -50,8 +50,10 @@ def test_turn_by_turn_or_all_at_once_is_the_same(any_journal: Journal, pen: Pen)
 
 @pytest.mark.parametrize("weeks", [-0.6, 0.01, 1.0, 2.0, 2.6, 3.0, 5.9, 6.4, 60.0])
 @pytest.mark.parametrize("is_changed", [False, True])
-def test_a_conversation_may_rest_for_weeks(any_journal: Journal, pen: Pen, weeks: float, is_changed: bool) -> None:
-    """Its user opted out at its beginning, and that still holds. A clock that was set back does no harm."""
+def test_an_opt_out_holds_however_long_a_conversation_rests(
+    any_journal: Journal, pen: Pen, weeks: float, is_changed: bool
+) -> None:
+    """A clock that was set back does no harm."""
     base = 2800.4 * WEEK_SECONDS
     hello, system = pen.say([user("hi")], "hello"), {"role": "system", "content": "Today is Monday."}
     first = pen.say(follow(hello, user("so")), "yes", started_at=base, ended_at=base + 1.0, may_train=False)
@@ -63,6 +65,20 @@ def test_a_conversation_may_rest_for_weeks(any_journal: Journal, pen: Pen, weeks
     found = links(any_journal)[later.interaction_id]
     assert (found.parent, found.skip_reason) == (first.interaction_id, "opted out with an earlier turn")
     assert found.rule == ("suffix" if is_changed else "prefix")
+
+
+@pytest.mark.parametrize(("weeks", "is_found"), [(-0.6, True), (0.01, True), (1.9, True), (3.6, False)])
+def test_a_conversation_that_rested_for_more_than_three_weeks_begins_anew(
+    any_journal: Journal, pen: Pen, weeks: float, is_found: bool
+) -> None:
+    base = 2800.4 * WEEK_SECONDS
+    first = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0)
+    ingest(any_journal, pen)
+    at = base + weeks * WEEK_SECONDS
+    later = pen.say(follow(first, user("more")), "there", started_at=at, ended_at=at + 1.0)
+    ingest(any_journal, pen)
+    found = links(any_journal)[later.interaction_id]
+    assert (found.parent, found.rule) == ((first.interaction_id, "prefix") if is_found else (None, "new"))
 
 
 def test_all_tool_results_together_are_what_came_back(any_journal: Journal, pen: Pen) -> None:

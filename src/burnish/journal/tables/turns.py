@@ -6,6 +6,8 @@ from sqlmodel import Field, SQLModel
 WEEK_SECONDS = 604_800
 WEEK = f"round({{0}} / {WEEK_SECONDS})"
 """The number of the week of a time, as a float. It begins on another weekday than calendars' weeks."""
+KEPT_OUT = "({0}may_train = FALSE OR {0}skip_reason = 'opted out with an earlier turn')"
+"""Turns that are kept out of training by their users' word."""
 
 
 class BlobRow(SQLModel, table=True):
@@ -89,6 +91,16 @@ class InteractionRow(SQLModel, table=True):
         Index("ix_interaction_week_tail", text(WEEK.format("ended_at")), "tail_hash", "ended_at"),
         Index("ix_interaction_week_suffix", text(WEEK.format("ended_at")), "suffix_hash", "ended_at"),
         Index("ix_interaction_week_words", text(WEEK.format("ended_at")), "words_hash", "ended_at"),
+        *(
+            Index(
+                f"ix_interaction_kept_out_{name}",
+                f"{name}_hash",
+                "ended_at",
+                sqlite_where=text(KEPT_OUT.format("")),
+                postgresql_where=text(KEPT_OUT.format("")),
+            )
+            for name in ("tail", "suffix")
+        ),
     )
     interaction_id: str = Field(primary_key=True)
     request_id: str = Field(index=True)
