@@ -12,12 +12,12 @@ from sqlmodel import Session
 
 from burnish.journal import blobs
 from burnish.journal.linked_turns import LinkedTurn
+from burnish.journal.tables.turns import OPTED_OUT_BEFORE
 from burnish.journal.turns import OPTED_OUT
 from burnish.messages import opening_of
 from burnish.records import Feedback, Interaction, LinkRule, NextStateKind
 from burnish.server.ingest import feedback, lookup, turn_kind
 from burnish.server.ingest.linking import Link
-from burnish.server.ingest.lookup import OPTED_OUT_BEFORE
 from burnish.server.ingest.next_state import NextStates
 from burnish.server.ingest.opened_sessions import Opened
 from burnish.server.ingest.prepared import Prepared, Stored, head_of, turn_of

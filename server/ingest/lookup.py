@@ -1,6 +1,7 @@
 """What a new turn belongs to: the reply that it continues, other tries of it, an earlier reply to the same words."""
 
 from burnish.journal.linked_turns import LinkedTurn
+from burnish.journal.tables.turns import OPTED_OUT_BEFORE
 from burnish.journal.turns import OPTED_OUT
 from burnish.records import LinkRule
 from burnish.server.ingest.linking import Link, choose, likeness
@@ -8,8 +9,6 @@ from burnish.server.ingest.prepared import Prepared
 from burnish.server.ingest.working_set import RETRY_WINDOW, WorkingSet
 from burnish.session_names import rule_of
 
-OPTED_OUT_BEFORE = "opted out with an earlier turn"
-"""The text of a turn that is kept out of training stands in the prompts of all turns after it."""
 LIKE, ALIKE = 0.6, 0.8
 """The share of a reply that must be left in an edited one: in a known conversation, and in an unknown one."""
 

@@ -6,7 +6,9 @@ from sqlmodel import Field, SQLModel
 WEEK_SECONDS = 604_800
 WEEK = f"round({{0}} / {WEEK_SECONDS})"
 """The number of the week of a time, as a float. It begins on another weekday than calendars' weeks."""
-KEPT_OUT = "({0}may_train = FALSE OR {0}skip_reason = 'opted out with an earlier turn')"
+OPTED_OUT_BEFORE = "opted out with an earlier turn"
+"""The text of a turn that is kept out of training stands in the prompts of all turns after it."""
+KEPT_OUT = f"({{0}}may_train = FALSE OR {{0}}skip_reason = '{OPTED_OUT_BEFORE}')"
 """Turns that are kept out of training by their users' word."""
 
 

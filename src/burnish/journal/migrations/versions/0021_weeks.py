@@ -1,5 +1,5 @@
-"""The indexes of hashes begin with the week: new turns change neighbouring pages. Open sessions and
-turns that are kept out of training have an index.
+"""The indexes of hashes begin with the week: new turns change neighbouring pages. Open sessions and turns that are kept
+out of training have indexes of their own.
 """
 
 import sqlalchemy as sa
