@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import or_, select
+from sqlalchemy import case, func, or_, select
 from sqlmodel import Session, col
 
 from burnish.journal.tables import FeedbackRow, InteractionRow, SampleRow, StepRow
@@ -26,7 +26,12 @@ N_STEPS = 16
 """Steps from which earlier good replies come. Older ones were for an agent that has changed since."""
 
 LEAST_SHARE = 1 / 8
-"""Share of a step's replies that are good, below which earlier praise does not say what people want."""
+"""A step hardly pleases if a smaller share of the replies that people judged in it is good."""
+
+_HAS_RIGHT = col(SampleRow.interaction_id).in_(
+    select(col(FeedbackRow.interaction_id)).where(col(FeedbackRow.demonstration) != "")
+)
+_IS_GOOD = or_(col(SampleRow.reward) >= PRAISE, _HAS_RIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +60,28 @@ def of_step(samples: Sequence[Sample]) -> list[GoodReply]:
 
 
 def do_some_please(samples: Sequence[Sample]) -> bool:
-    """False if next to none of a step's replies is good.
+    """False if people judged replies of a step, and next to none is good.
 
     Nothing has pleased yet then, or people have changed their mind. Earlier praise does not say what they want now, but
     their words do.
     """
-    return len(of_step(samples)) >= LEAST_SHARE * len(samples)
+    good = {each.interaction_id for each in of_step(samples)}
+    judged = {each.interaction_id for each in samples if each.reward is not None and abs(each.reward) >= PRAISE}
+    return len(good) >= LEAST_SHARE * len(good | judged)
+
+
+def recent_steps(session: Session, agent: str, n: int = N_STEPS) -> list[int]:
+    """At most `n` of the agent's steps, the last first, back to one that hardly pleased. Older praise may be for what
+    people do not want any more.
+    """
+    ended = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
+    last = select(col(StepRow.step_id)).where(*ended).order_by(col(StepRow.step_id).desc()).limit(n)
+    steps = [step for step in session.scalars(last) if step is not None]
+    step, is_bad = col(SampleRow.step_id), col(SampleRow.reward) <= -PRAISE
+    counts = select(step, func.count(case((_IS_GOOD, 1))), func.count())
+    counts = counts.where(step.in_(steps), or_(_IS_GOOD, is_bad)).group_by(step)
+    poor = {name for name, n_good, n_judged in session.execute(counts) if n_good < LEAST_SHARE * n_judged}
+    return steps[: next((place for place, name in enumerate(steps, 1) if name in poor), len(steps))]
 
 
 class Spoken(Protocol):
@@ -96,17 +117,13 @@ class _Found(NamedTuple):
 
 
 def _find(session: Session, agent: str) -> list[_Found]:
-    """The good replies of the agent's last steps that may still train, the last first."""
-    ended = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
-    last = select(col(StepRow.step_id)).where(*ended).order_by(col(StepRow.step_id).desc()).limit(N_STEPS)
-    steps = list(session.scalars(last))
-    written = select(col(FeedbackRow.interaction_id)).where(col(FeedbackRow.demonstration) != "")
+    """The good replies of the agent's recent steps that may still train, the last first."""
     who = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
     rows = (
-        select(SampleRow, col(SampleRow.interaction_id).in_(written), *who)
+        select(SampleRow, _HAS_RIGHT, *who)
         .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
-        .where(col(SampleRow.step_id).in_(steps), col(InteractionRow.may_train).is_(True))
-        .where(or_(col(SampleRow.reward) >= PRAISE, col(SampleRow.interaction_id).in_(written)))
+        .where(col(SampleRow.step_id).in_(recent_steps(session, agent)), col(InteractionRow.may_train).is_(True))
+        .where(_IS_GOOD)
         .order_by(
             col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id)
         )
@@ -122,7 +139,7 @@ def _find(session: Session, agent: str) -> list[_Found]:
 
 
 def earlier(session: Session, agent: str, n: int, tokenizer: Any) -> list[GoodReply]:
-    """At most `n` good replies of the agent's last steps, `balanced`."""
+    """At most `n` good replies of the agent's recent steps, `balanced`."""
     chosen = balanced(_find(session, agent), n) if n else []
     return read(session, [(each.interaction_id, each.record_id) for each in chosen], tokenizer)
 

@@ -299,7 +299,8 @@ class Loop:
 
         After one child that forgot too much the step has no momentum, because momentum would lead to the same place.
         After two children the adapter is also shrunk towards the base. The step is smaller the more of the agent's
-        versions were refused of late. If groups take the step over, no objective looks at the live replies.
+        versions were refused of late. If groups take the step over, no objective looks at the live replies. Earlier
+        praise is not used if next to nothing pleases any more.
         """
         recipe, history = self._recipe, self._ledger.history
         anchors = self._anchors.draw(recipe.anchor_rows, self._trainer.generator) if self._anchors else []
@@ -309,8 +310,10 @@ class Loop:
         weight_factors = {Anchor.name: anchor_factor} if anchor_factor != 1.0 else {}
         rate = history.rate(recipe.backoff)
         has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(recipe.shrink)
-        if groups and self._groups is not None and self._groups.is_awaited:
+        takes_over = bool(groups) and self._groups is not None and self._groups.is_awaited
+        if takes_over:
             weight_factors |= dict.fromkeys(OF_LIVE_REPLIES, 0.0) | {GroupGradient.name: GROUPS_FACTOR}
+        if takes_over or not good_replies.do_some_please(samples):
             return Work(samples, anchors, groups, weight_factors, has_momentum, rate, shrink=shrink)
         liked_replies = history.liked_replies(recipe.n_liked_replies) if any(sample.hint for sample in samples) else []
         n_again = recipe.replay_rows if recipe.sft_weight else 0

@@ -117,7 +117,7 @@ def test_one_of_eight_replies_has_to_be_good(make_samples: Samples) -> None:
 def test_where_nothing_is_good_any_more_earlier_good_replies_are_no_examples(
     make_trainer: Make, make_samples: Samples
 ) -> None:
-    """People want something else now. What they say teaches, and what was good before is only learned again."""
+    """People want something else now. What they say teaches."""
     trainer = make_trainer(n_examples=2, distill_teacher="base", rl_weight=0.0, kl_weight=0.0, anchor_weight=0.0)
     samples = make_samples(8)
     failures = [sample for sample in samples if sample.reward == -1.0]
