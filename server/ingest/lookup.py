@@ -51,17 +51,20 @@ def find(rows: WorkingSet, given: Prepared) -> Link:
 
 
 def _kept_out(rows: WorkingSet, given: Prepared, quoted: str | None) -> Link | None:
-    """The reply, however old, that a turn continues and that is kept out of training. So an opt-out holds."""
+    """The last reply that a turn repeats and that is kept out of training, however old it is. So an opt-out holds. Of
+    several that are alike it is the latest.
+    """
     trace = given.trace
-    if not (places := trace.continuations()):
-        return None
-    start, prefix = places[0]
-    asked = [("tail_hash", prefix, LinkRule.PREFIX)]
-    if (changed := trace.changed_continuation()) is not None:
-        asked.append(("suffix_hash", changed[1], LinkRule.SUFFIX))
-    for place, value, rule in asked:
-        if candidates := rows.kept_out(place, value, given.turn):
-            return choose(candidates, LinkRule(quoted or rule), start)
+    changed = trace.changed_continuation()
+    asked = (
+        ("tail_hash", trace.continuations(), LinkRule.PREFIX),
+        ("suffix_hash", [changed] if changed is not None else [], LinkRule.SUFFIX),
+    )
+    for place, repeated, rule in asked:
+        found = rows.kept_out(place, [value for _, value in repeated], given.turn)
+        for start, value in repeated:
+            if value in found:
+                return Link(LinkRule(quoted or rule), found[value], start)
     return None
 
 

@@ -113,10 +113,14 @@ class WorkingSet:
         """The same as candidates for a link."""
         return self._as_candidates(self.alike(place, value, asking))
 
-    def kept_out(self, place: str, value: str, asking: Interaction) -> list[Candidate]:
-        """The same for turns that are kept out of training, however old they are."""
-        found = linked_turns.kept_out(self.session, place, Asked(value, asking.request_id, asking.ended_at))
-        return self._as_candidates((self._same(turn), False) for turn in found)
+    def kept_out(self, place: str, values: Sequence[str], asking: Interaction) -> Mapping[str, Candidate]:
+        """For each of `values` the latest turn of another request that is kept out of training, however old it is."""
+        asked = [Asked(value, asking.request_id, asking.ended_at) for value in values]
+        found = linked_turns.alike(self.session, place, asked, is_kept_out=True)
+        latest = {
+            value: (self._same(turns[0].turn), turns[0].has_follower) for (value, _), turns in found.items() if turns
+        }
+        return dict(zip(latest, self._as_candidates(latest.values()), strict=True))
 
     def tries(self, given: Prepared) -> list[LinkedTurn]:
         """The other tries of a request that ended within the retry window, earliest first."""

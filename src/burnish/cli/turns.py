@@ -27,12 +27,14 @@ from burnish.cli.common import (
 from burnish.cli.tables import turns
 from burnish.cli.tables.versions import entries
 from burnish.journal import story
+from burnish.journal.evidence import evidence_of_all
 from burnish.journal.listing import feedback as said_about
 from burnish.journal.listing import turns as listing
 from burnish.journal.listing.feedback import Said
 from burnish.journal.listing.turns import Fate, Wanted
 from burnish.journal.tables import InteractionRow
 from burnish.journal.training_rows import MIN_REWARD, Format, lines, rows
+from burnish.rewards import compose
 
 app = typer.Typer(
     help="List turns and feedback, show a turn with its judgements, reward and training, or rate it.",
@@ -59,7 +61,9 @@ def list_(
     wanted = Wanted(version=version, user=user, fate=fate, text=text, since=moment(since))
     with journal.read() as session:
         rows = listing.found(session, name, wanted, limit)
-        found = [(row, story.training_status(session, row)) for row in rows]
+        evidence = evidence_of_all(session, [row.interaction_id for row in rows])
+        statuses = story.training_statuses(session, rows, {key: compose(each) for key, each in evidence.items()})
+        found = [(row, statuses[row.interaction_id]) for row in rows]
     if as_json:
         print_json([_line(row, status) for row, status in found])
     else:

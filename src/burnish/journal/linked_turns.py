@@ -102,27 +102,25 @@ def turns_of(session: Session, interaction_ids: Sequence[str]) -> list[LinkedTur
     return [LinkedTurn(*row) for row in select_in(session, _TURNS, interaction_ids)]
 
 
-def alike(session: Session, place: str, asked: Sequence[Asked]) -> dict[tuple[str, str], list[Alike]]:
-    """For each hash and request the latest turns of other requests with that hash at `place`, latest first."""
+def alike(
+    session: Session, place: str, asked: Sequence[Asked], *, is_kept_out: bool = False
+) -> dict[tuple[str, str], list[Alike]]:
+    """For each hash and request the latest turns of other requests with that hash at `place`, latest first.
+
+    They are of the last weeks. With `is_kept_out` they are those that are kept out of training, however old they are,
+    and `place` is one of `KEPT_OUT_PLACES`.
+    """
     given_once = {(each.value, each.request_id): each for each in asked}  # choices of a request end at their own times
     found: dict[tuple[str, str], list[Alike]] = {pair: [] for pair in given_once}
     if given_once:
         connection = session.connection()
-        statement = _alike(connection.dialect.name, place)
+        statement = _alike(connection.dialect.name, place, is_kept_out)
         for row in connection.execute(statement, {"given": as_given(list(given_once.values()))}):
             found[row[0], row[1]].append(Alike(LinkedTurn(*row[3:]), bool(row[2])))
     for turns in found.values():
         turns.sort(key=lambda each: -each.turn.ended_at)
         del turns[MOST_ALIKE:]
     return found
-
-
-def kept_out(session: Session, place: str, asked: Asked) -> list[LinkedTurn]:
-    """The latest turns of other requests with that hash that are kept out of training, however old they are. `place` is
-    one of `KEPT_OUT_PLACES`.
-    """
-    rows = session.connection().execute(_kept_out(place), {"value": asked.value, "request": asked.request_id})
-    return [LinkedTurn(*row) for row in rows]
 
 
 def tries(
@@ -164,25 +162,18 @@ _IN_WEEK = f"{WEEK.format('one.ended_at')} = {WEEK.format('asked.at')} - week.ba
 
 
 @lru_cache
-def _alike(dialect: str, place: str) -> TextClause:
+def _alike(dialect: str, place: str, is_kept_out: bool) -> TextClause:
     follower = (
         "EXISTS (SELECT 1 FROM interaction AS child WHERE child.parent_id = turn.interaction_id "
         "AND child.request_id != asked.request AND child.kind != 'side')"
     )
     source = given(dialect, hash="text", request="text", at="double precision")
     where = (
-        f"{_IN_WEEK} AND one.{place} = asked.hash AND one.request_id != asked.request "
-        f"ORDER BY one.ended_at DESC LIMIT {MOST_ALIKE}"
+        f"{KEPT_OUT.format('one.') if is_kept_out else _IN_WEEK} AND one.{place} = asked.hash "
+        f"AND one.request_id != asked.request ORDER BY one.ended_at DESC LIMIT {MOST_ALIKE}"
     )
-    return _for_each(dialect, f"asked.hash, asked.request, {follower}", source, where, N_WEEKS)
-
-
-@lru_cache
-def _kept_out(place: str) -> TextClause:
-    return text(
-        f"SELECT {_of('turn')} FROM interaction AS turn WHERE turn.{place} = :value AND {KEPT_OUT.format('turn.')} "
-        f"AND turn.request_id != :request ORDER BY turn.ended_at DESC LIMIT {MOST_ALIKE}"
-    )
+    n_weeks = 1 if is_kept_out else N_WEEKS
+    return _for_each(dialect, f"asked.hash, asked.request, {follower}", source, where, n_weeks)
 
 
 @lru_cache

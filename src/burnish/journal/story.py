@@ -1,5 +1,6 @@
 """One turn in full from the journal: messages, next state, judgements, reward, and training status."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -7,10 +8,11 @@ from sqlmodel import Session, SQLModel, col
 
 from burnish.errors import NotFound
 from burnish.journal import shadows
+from burnish.journal.blobs import MANY
 from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SampleRow, StepRow
 from burnish.journal.turns import from_bytes, judge_subject, messages_of, rows_of
-from burnish.rewards import FEEDBACK, NEXT_STATE, compose
+from burnish.rewards import FEEDBACK, NEXT_STATE, Effective, compose
 
 Tree = dict[str, Any]
 WAITING = "waits for what comes back"
@@ -49,42 +51,65 @@ def tell(session: Session, interaction_id: str) -> Tree:
         "withheld": effective.withheld,
         "used": _samples(session, interaction_id),
         "shadow_group": shadows.tell(session, interaction_id),
-        "training_status": training_status(session, row),
+        "training_status": training_statuses(session, [row], {interaction_id: effective})[interaction_id],
     }
 
 
-def training_status(session: Session, row: InteractionRow) -> str:
-    """The training status of a turn in words: what became of it, or what it waits for."""
-    if row.skip_reason is not None:
-        return f"never trained: {row.skip_reason}"
-    if row.spent_step is not None:
-        step = session.get(StepRow, row.spent_step)
-        return (
-            f"trained into v{step.version}"
-            if step and step.outcome == "published"
-            else f"spent in step {row.spent_step}"
-        )
-    jobs = {
-        job.state: job
+def training_statuses(
+    session: Session, rows: Sequence[InteractionRow], effective: Mapping[str, Effective]
+) -> dict[str, str]:
+    """The training status of each turn in words: what became of it, or what it waits for. `effective` is what the
+    evidence on each turn amounts to.
+    """
+    found: dict[str, str] = {}
+    for start in range(0, len(rows), MANY):
+        found |= _statuses(session, rows[start : start + MANY], effective)
+    return found
+
+
+def _statuses(session: Session, rows: Sequence[InteractionRow], effective: Mapping[str, Effective]) -> dict[str, str]:
+    """The same for at most `MANY` turns, with two queries."""
+    left = [row for row in rows if row.skip_reason is None]
+    step = (col(StepRow.step_id), col(StepRow.version), col(StepRow.outcome))
+    spent = select(*step).where(step[0].in_({row.spent_step for row in left if row.spent_step is not None}))
+    trained = {number: version for number, version, outcome in session.execute(spent) if outcome == "published"}
+    subjects = {
+        judge_subject(row.interaction_id, origin): row.interaction_id
+        for row in left
+        if row.spent_step is None
         for origin in (NEXT_STATE, FEEDBACK)
-        if (job := _job(session, row.interaction_id, origin)) is not None
     }
+    job = (col(JudgeJob.subject), col(JudgeJob.state), col(JudgeJob.error))
+    jobs: dict[str, dict[str, str | None]] = {}
+    for subject, state, error in session.execute(select(*job).where(job[0].in_(subjects))):
+        jobs.setdefault(subjects[subject], {})[state] = error
+
+    def status(row: InteractionRow) -> str:
+        if row.skip_reason is not None:
+            return f"never trained: {row.skip_reason}"
+        if row.spent_step is not None:
+            version = trained.get(row.spent_step)
+            return f"trained into v{version}" if version is not None else f"spent in step {row.spent_step}"
+        name = row.interaction_id
+        return _waiting(row.is_ready, jobs.get(name, {}), effective[name].withheld)
+
+    return {row.interaction_id: status(row) for row in rows}
+
+
+def _waiting(is_ready: bool, jobs: Mapping[str, str | None], withheld: str | None) -> str:
+    """The status of a turn that no step has used. `jobs` are the errors of its judge jobs by state."""
     for state in ("leased", "queued"):
         if state in jobs:
             return _JOB_FATES[state]
-    if row.is_ready:
+    if is_ready:
         return "ready for the learner"
-    if (withheld := compose(evidence_of(session, row.interaction_id)).withheld) is not None:
+    if withheld is not None:
         return f"withheld: {withheld}"
     if "held" in jobs:
-        return f"waits for a fit judge: {jobs['held'].error}"
+        return f"waits for a fit judge: {jobs['held']}"
     if "dead" in jobs:
         return _JOB_FATES["dead"]
     return "the judge abstained" if jobs else WAITING
-
-
-def _job(session: Session, interaction_id: str, origin: str) -> JudgeJob | None:
-    return session.get(JudgeJob, judge_subject(interaction_id, origin))
 
 
 def _next_state(session: Session, interaction_id: str) -> Tree | None:

@@ -67,6 +67,40 @@ def test_an_opt_out_holds_however_long_a_conversation_rests(
     assert found.rule == ("suffix" if is_changed else "prefix")
 
 
+@pytest.mark.parametrize("weeks", [0.01, 60.0])
+def test_an_opt_out_holds_if_a_later_reply_comes_back_changed_or_was_not_recorded(
+    any_journal: Journal, pen: Pen, weeks: float
+) -> None:
+    base = 2800.4 * WEEK_SECONDS
+    hello = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0, may_train=False)
+    second = pen.say(follow(hello, user("so")), "yes", started_at=base + 2.0, ended_at=base + 3.0)
+    ingest(any_journal, pen)
+    at = base + weeks * WEEK_SECONDS
+    quite_another = {**second.reply, "content": "Something else entirely."}
+    unrecorded = [user("and"), {"role": "assistant", "content": "Not in the journal."}]
+    later = [
+        pen.say([*second.messages, quite_another, user("more")], "there", started_at=at, ended_at=at + 1.0),
+        pen.say([*follow(second, *unrecorded), user("go on")], "yet", started_at=at + 2.0, ended_at=at + 3.0),
+    ]
+    ingest(any_journal, pen)
+    found = links(any_journal)
+    assert [found[each.interaction_id].skip_reason for each in later] == ["opted out with an earlier turn"] * 2
+
+
+def test_an_opt_out_holds_if_several_kept_out_replies_are_alike(any_journal: Journal, pen: Pen) -> None:
+    """It does not matter which of them goes on."""
+    base = 2800.4 * WEEK_SECONDS
+    first = [
+        pen.say([user("hi")], "hello", started_at=base + i, ended_at=base + i + 0.5, may_train=False) for i in range(3)
+    ]
+    ingest(any_journal, pen)
+    at = base + 60.0 * WEEK_SECONDS
+    later = pen.say(follow(first[0], user("more")), "there", started_at=at, ended_at=at + 1.0)
+    ingest(any_journal, pen)
+    found = links(any_journal)[later.interaction_id]
+    assert (found.parent, found.skip_reason) == (first[2].interaction_id, "opted out with an earlier turn")
+
+
 @pytest.mark.parametrize(("weeks", "is_found"), [(-0.6, True), (0.01, True), (1.9, True), (3.6, False)])
 def test_a_conversation_that_rested_for_more_than_three_weeks_begins_anew(
     any_journal: Journal, pen: Pen, weeks: float, is_found: bool

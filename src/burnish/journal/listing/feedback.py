@@ -35,12 +35,17 @@ def page(
     if before is not None:
         reach += [at <= before.at, or_(at < before.at, name < before.name)]
     latest = select(name, at, col(FeedbackRow.interaction_id)).where(*reach).order_by(at.desc(), name.desc())
-    looked = [(str(key), float(when), of) for key, when, of in session.connection().execute(latest.limit(LOOKS))]
-    mine = _of_agent(session, agent, {str(of) for _, _, of in looked if of is not None})
-    kept = select(FeedbackRow).where(
-        name.in_([key for key, _, of in looked if of in mine]), col(FeedbackRow.is_deleted).is_(False), *_holds(said)
-    )
-    rows = session.scalars(kept.order_by(at.desc(), name.desc()).limit(limit)).all()
+    for n_looks in (min(2 * limit, LOOKS), LOOKS):  # where most of the feedback is wanted, few looks are enough
+        looked = [(str(key), float(when), of) for key, when, of in session.connection().execute(latest.limit(n_looks))]
+        mine = _of_agent(session, agent, {str(of) for _, _, of in looked if of is not None})
+        kept = select(FeedbackRow).where(
+            name.in_([key for key, _, of in looked if of in mine]),
+            col(FeedbackRow.is_deleted).is_(False),
+            *_holds(said),
+        )
+        rows = session.scalars(kept.order_by(at.desc(), name.desc()).limit(limit)).all()
+        if len(rows) == limit or len(looked) < n_looks:
+            break
     turns = {line["turn"]: line for line in lines(session, [row.interaction_id for row in rows if row.interaction_id])}
     found = [{**{key: getattr(row, key) for key in _SHOWN}, "turn": turns.get(str(row.interaction_id))} for row in rows]
     if len(rows) == limit:

@@ -10,7 +10,7 @@ from sqlmodel import Session, col
 
 from burnish.journal.evidence import evidence_of_all
 from burnish.journal.listing import LOOKS, TEXTS, Place
-from burnish.journal.story import training_status
+from burnish.journal.story import training_statuses
 from burnish.journal.tables import InteractionRow, VersionRow
 from burnish.journal.turns import blobs_of
 from burnish.records import Message
@@ -124,10 +124,11 @@ def lines(session: Session, names: Sequence[str]) -> list[Tree]:
         row.interaction_id: row
         for row in session.scalars(select(InteractionRow).where(col(InteractionRow.interaction_id).in_(names)))
     }
-    said = evidence_of_all(session, names)
+    said = {name: compose(evidence) for name, evidence in evidence_of_all(session, names).items()}
+    status = training_statuses(session, list(rows.values()), said)
     wanted = {digest for row in rows.values() for digest in _digests(row.message_digests, row.reply_digest)}
     texts = blobs_of(session, wanted)
-    return [_line(session, rows[name], compose(said[name]), texts) for name in names if name in rows]
+    return [_line(rows[name], said[name], status[name], texts) for name in names if name in rows]
 
 
 def text_of(message: Message) -> str:
@@ -140,7 +141,7 @@ def text_of(message: Message) -> str:
     return " ".join(text for text in texts if text)
 
 
-def _line(session: Session, row: InteractionRow, effective: Effective, texts: Mapping[str, Message]) -> Tree:
+def _line(row: InteractionRow, effective: Effective, status: str, texts: Mapping[str, Message]) -> Tree:
     reward = effective.reward
     prompt = texts[row.message_digests[-1]] if row.message_digests else {}
     return {
@@ -161,7 +162,7 @@ def _line(session: Session, row: InteractionRow, effective: Effective, texts: Ma
         "reward": None if reward is None else {"value": reward.value, "source": reward.source},
         "withheld": effective.withheld,
         "fate": fate(row.skip_reason, row.spent_step, row.is_ready),
-        "training_status": training_status(session, row),
+        "training_status": status,
     }
 
 
