@@ -6,12 +6,12 @@ by token. A small step sees each turn once, so most of what its few good replies
 Guarantees: the newest come first. No user has a second one among the chosen before every other user has one.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import case, func, or_, select
+from sqlalchemy import case, exists, func, or_, select
 from sqlmodel import Session, col
 
 from burnish.journal.tables import FeedbackRow, InteractionRow, SampleRow, StepRow
@@ -26,12 +26,16 @@ N_STEPS = 16
 """Steps from which earlier good replies come. Older ones were for an agent that has changed since."""
 
 LEAST_SHARE = 1 / 8
-"""A step hardly pleases if a smaller share of the replies that people judged in it is good."""
+"""A step hardly pleases if less than this share of the replies that people judged in it is good. Users count alike."""
+MIN_JUDGED = 8
+"""Judged replies by which a step may be said to hardly please."""
 
-_HAS_RIGHT = col(SampleRow.interaction_id).in_(
-    select(col(FeedbackRow.interaction_id)).where(col(FeedbackRow.demonstration) != "")
+_IS_WRITTEN = exists().where(
+    col(FeedbackRow.interaction_id) == col(SampleRow.interaction_id),
+    col(FeedbackRow.demonstration) != "",
+    col(FeedbackRow.is_deleted).is_(False),
 )
-_IS_GOOD = or_(col(SampleRow.reward) >= PRAISE, _HAS_RIGHT)
+_IS_GOOD = or_(col(SampleRow.reward) >= PRAISE, _IS_WRITTEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,19 @@ def do_some_please(samples: Sequence[Sample]) -> bool:
     their words do.
     """
     good = {each.interaction_id for each in of_step(samples)}
-    judged = {each.interaction_id for each in samples if each.reward is not None and abs(each.reward) >= PRAISE}
-    return len(good) >= LEAST_SHARE * len(good | judged)
+    judged: dict[Hashable, list[bool]] = defaultdict(list)
+    for sample in samples:
+        is_good = sample.interaction_id in good
+        if is_good or (sample.reward is not None and sample.reward <= -PRAISE):
+            judged[sample.who].append(is_good)
+    return not _is_poor([(sum(each), len(each)) for each in judged.values()])
+
+
+def _is_poor(judged: Sequence[tuple[int, int]]) -> bool:
+    """True if a step hardly pleases, by each user's good and judged replies."""
+    if sum(n for _, n in judged) < MIN_JUDGED:
+        return False
+    return sum(n_good / n for n_good, n in judged) < LEAST_SHARE * len(judged)
 
 
 def recent_steps(session: Session, agent: str, n: int = N_STEPS) -> list[int]:
@@ -77,11 +92,17 @@ def recent_steps(session: Session, agent: str, n: int = N_STEPS) -> list[int]:
     ended = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
     last = select(col(StepRow.step_id)).where(*ended).order_by(col(StepRow.step_id).desc()).limit(n)
     steps = [step for step in session.scalars(last) if step is not None]
-    step, is_bad = col(SampleRow.step_id), col(SampleRow.reward) <= -PRAISE
-    counts = select(step, func.count(case((_IS_GOOD, 1))), func.count())
-    counts = counts.where(step.in_(steps), or_(_IS_GOOD, is_bad)).group_by(step)
-    poor = {name for name, n_good, n_judged in session.execute(counts) if n_good < LEAST_SHARE * n_judged}
-    return steps[: next((place for place, name in enumerate(steps, 1) if name in poor), len(steps))]
+    step, who = col(SampleRow.step_id), (InteractionRow.tenant, InteractionRow.key_id, InteractionRow.user)
+    users = (
+        select(step, func.count(case((_IS_GOOD, 1))), func.count())
+        .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
+        .where(step.in_(steps), or_(_IS_GOOD, col(SampleRow.reward) <= -PRAISE))
+        .group_by(step, *map(col, who))
+    )
+    judged: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for name, n_good, n_judged in session.execute(users):
+        judged[name].append((n_good, n_judged))
+    return steps[: next((place for place, name in enumerate(steps, 1) if _is_poor(judged[name])), len(steps))]
 
 
 class Spoken(Protocol):
@@ -120,7 +141,7 @@ def _find(session: Session, agent: str) -> list[_Found]:
     """The good replies of the agent's recent steps that may still train, the last first."""
     who = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
     rows = (
-        select(SampleRow, _HAS_RIGHT, *who)
+        select(SampleRow, _IS_WRITTEN, *who)
         .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
         .where(col(SampleRow.step_id).in_(recent_steps(session, agent)), col(InteractionRow.may_train).is_(True))
         .where(_IS_GOOD)

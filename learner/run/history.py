@@ -54,9 +54,9 @@ class History:
             return backoff.rate(session, self._agent, factor)
 
     def liked_replies(self, n: int) -> list[LikedReply]:
-        """At most `n` users who praised turns of the agent's recent steps, for the hint validation of the next step."""
+        """At most `n` users who praised turns of the agent's last steps, for the hint validation of the next step."""
         with self._journal.read() as session:
-            return earlier(session, good_replies.recent_steps(session, self._agent), n) if n else []
+            return earlier(session, self._agent, n) if n else []
 
     def good_replies(self, n: int, tokenizer: Any) -> list[GoodReply]:
         """At most `n` good replies of the agent's recent steps."""

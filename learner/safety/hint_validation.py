@@ -19,13 +19,13 @@ from typing import Any
 from sqlalchemy import select
 from sqlmodel import Session, col
 
-from burnish.journal.tables import InteractionRow, SampleRow
+from burnish.journal.tables import InteractionRow, SampleRow, StepRow
 from burnish.journal.turns import interaction_of
 from burnish.learner.data.rows import Text
 from burnish.learner.data.samples import Sample
 from burnish.learner.data.teacher_prompts import hinted_prompt, neutral
 from burnish.learner.model.policy import Policy, Weights
-from burnish.records import IntArray, Interaction, Message, who_of
+from burnish.records import IntArray, Interaction, Message, StepOutcome, who_of
 from burnish.rewards import PRAISE
 
 DISPUTED = "disputed"
@@ -34,6 +34,8 @@ MIN_EFFECT_SHARE = 0.5
 """A hint counts for a liked reply if it moves it by at least this share of what it does to its own reply."""
 _LEAST_GAIN = 1e-3
 """Nats a token. Smaller effects never count."""
+_N_STEPS = 16
+"""Steps from which the users' latest feedback is read. Older praise was for an agent that has changed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +123,23 @@ def latest_liked(samples: Sequence[Sample], earlier: Sequence[LikedReply]) -> li
     return [liked for liked in found.values() if liked is not None]
 
 
-def earlier(session: Session, steps: Sequence[int], n: int) -> list[LikedReply]:
-    """Liked replies of these steps, the newest first, at most `n`."""
+def earlier(session: Session, agent: str, n: int) -> list[LikedReply]:
+    """Liked replies of the agent's last steps, the newest first, at most `n`."""
     latest: dict[Hashable, tuple[str, float]] = {}
-    for name, reward, who in _decided(session, steps):
+    for name, reward, who in _decided(session, agent):
         latest.setdefault(who, (name, reward))
     praised = [name for name, reward in latest.values() if reward > 0]
     return read(session, praised[:n])
 
 
-def _decided(session: Session, steps: Sequence[int]) -> list[tuple[str, float, Hashable]]:
-    """Turns of these steps with decided feedback, the newest first: id, reward, user."""
+def _decided(session: Session, agent: str) -> list[tuple[str, float, Hashable]]:
+    """Turns of the agent's last steps with decided feedback, the newest first: id, reward, user."""
+    last = (
+        select(col(StepRow.step_id))
+        .where(col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
+        .order_by(col(StepRow.step_id).desc())
+    )
+    steps = list(session.scalars(last.limit(_N_STEPS)))
     words = (
         select(
             col(SampleRow.interaction_id),

@@ -221,6 +221,8 @@ class Filing:
 
 def _skip_reason(turn: Interaction, link: Link, kind: Kind, inherited: bool) -> str | None:
     """Why a turn can never be trained on, as far as ingestion knows. None if it may be."""
+    if inherited:  # it comes first, because the next turn reads it here
+        return OPTED_OUT_BEFORE
     if turn.upstream:
         return f"answered by {turn.upstream}"
     if turn.quarantine == REDACTED:
@@ -229,8 +231,6 @@ def _skip_reason(turn: Interaction, link: Link, kind: Kind, inherited: bool) -> 
         return f"quarantined: {turn.quarantine}"
     if not turn.may_train:
         return OPTED_OUT
-    if inherited:
-        return OPTED_OUT_BEFORE
     if turn.is_aborted:
         return "aborted"
     if link.rule is LinkRule.AMBIGUOUS:

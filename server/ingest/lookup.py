@@ -30,8 +30,18 @@ def tries_of(rows: WorkingSet, given: Prepared) -> list[LinkedTurn]:
 
 def find(rows: WorkingSet, given: Prepared) -> Link:
     """The reply that a turn continues, and the rule that found it (server/ingest/linking.py)."""
+    quoted = rule_of(given.turn.quoted_by) or ("header" if given.turn.quoted_session else None)
+    link, repeated = _recent(rows, given, quoted), given.trace.continuations()
+    if repeated and (link is None or link.start < repeated[0][0]):
+        kept_out = _kept_out(rows, given, quoted)
+        if kept_out is not None and (link is None or kept_out.start > link.start):
+            return kept_out
+    return link or Link(LinkRule(quoted or LinkRule.NEW), None)
+
+
+def _recent(rows: WorkingSet, given: Prepared, quoted: str | None) -> Link | None:
+    """The reply of the last weeks that a turn continues."""
     turn, trace = given.turn, given.trace
-    quoted = rule_of(turn.quoted_by) or ("header" if turn.quoted_session else None)
     changed = trace.changed_continuation()
     for position, (start, prefix) in enumerate(trace.continuations()):
         if candidates := rows.candidates("tail_hash", prefix, turn):
@@ -46,8 +56,7 @@ def find(rows: WorkingSet, given: Prepared) -> Link:
         candidates = rows.candidates("words_hash", words, turn)
         if len({candidate.request_id for candidate in candidates}) == 1:
             return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
-    found = _edited(rows, given, quoted) or _kept_out(rows, given, quoted)
-    return found or Link(LinkRule(quoted or LinkRule.NEW), None)
+    return _edited(rows, given, quoted)
 
 
 def _kept_out(rows: WorkingSet, given: Prepared, quoted: str | None) -> Link | None:

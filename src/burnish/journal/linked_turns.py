@@ -10,7 +10,7 @@ from sqlalchemy import TextClause, text
 from sqlmodel import Session
 
 from burnish.journal.bulk import as_given, given, select_in
-from burnish.journal.tables.turns import KEPT_OUT, WEEK
+from burnish.journal.tables.turns import KEPT_OUT, OPTED_OUT_BEFORE, WEEK
 
 MOST_ALIKE = 50
 """Replies alike that are looked at, the latest first. Of a thousand people with the same opening, the earlier ones have
@@ -158,6 +158,8 @@ _FOLLOWED = (
 _TURNS = f"SELECT {_of('turn')} FROM interaction AS turn WHERE turn.interaction_id IN :names"
 
 
+_IS_KEPT_OUT = f"{KEPT_OUT.format('one.')} AND (one.upstream IS NULL OR one.skip_reason = '{OPTED_OUT_BEFORE}')"
+"""The gateway keeps every reply of another server out of training, without its user's word."""
 _IN_WEEK = f"{WEEK.format('one.ended_at')} = {WEEK.format('asked.at')} - week.back"
 
 
@@ -169,7 +171,7 @@ def _alike(dialect: str, place: str, is_kept_out: bool) -> TextClause:
     )
     source = given(dialect, hash="text", request="text", at="double precision")
     where = (
-        f"{KEPT_OUT.format('one.') if is_kept_out else _IN_WEEK} AND one.{place} = asked.hash "
+        f"{_IS_KEPT_OUT if is_kept_out else _IN_WEEK} AND one.{place} = asked.hash "
         f"AND one.request_id != asked.request ORDER BY one.ended_at DESC LIMIT {MOST_ALIKE}"
     )
     n_weeks = 1 if is_kept_out else N_WEEKS

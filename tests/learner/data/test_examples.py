@@ -108,10 +108,21 @@ def test_every_reply_is_taught_by_examples_instead_of_hints(make_trainer: Make, 
 
 
 def test_one_of_eight_replies_has_to_be_good(make_samples: Samples) -> None:
-    failures, liked = make_samples(15, reward=-1.0), make_samples(2, reward=1.0)
+    failures = make_samples(15, reward=-1.0)
+    liked = [replace(s, interaction_id=f"liked-{i}") for i, s in enumerate(make_samples(2, reward=1.0))]
     assert good_replies.do_some_please([*failures[:14], *liked])
     assert not good_replies.do_some_please([*failures, liked[0]])
     assert not good_replies.do_some_please(failures)
+    assert good_replies.do_some_please(failures[:7]), "a few dislikes say little"
+
+
+def test_a_user_who_dislikes_everything_counts_as_one(make_samples: Samples) -> None:
+    loud = [replace(s, user="loud") for s in make_samples(15, reward=-1.0)]
+    liked = make_samples(2, reward=1.0)
+    others = [replace(s, user=f"user {i}", interaction_id=f"liked-{i}") for i, s in enumerate(liked)]
+    assert good_replies.do_some_please([*loud, others[0]])
+    assert good_replies.do_some_please([*loud, *others])
+    assert not good_replies.do_some_please(loud)
 
 
 def test_where_nothing_is_good_any_more_earlier_good_replies_are_no_examples(
@@ -119,7 +130,7 @@ def test_where_nothing_is_good_any_more_earlier_good_replies_are_no_examples(
 ) -> None:
     """People want something else now. What they say teaches."""
     trainer = make_trainer(n_examples=2, distill_teacher="base", rl_weight=0.0, kl_weight=0.0, anchor_weight=0.0)
-    samples = make_samples(8)
+    samples = make_samples(16)
     failures = [sample for sample in samples if sample.reward == -1.0]
     found = trainer.step(failures, good=old(samples))
     assert found.metrics["n_examples"] == 0.0

@@ -49,7 +49,7 @@ def learned_from(world: World) -> set[str]:
     policy = world.trainer.policy
     with world.journal.read() as session:
         good = good_replies.earlier(session, "agent", 16, policy.tokenizer)
-        asked = hint_validation.earlier(session, good_replies.recent_steps(session, "agent"), 16)
+        asked = hint_validation.earlier(session, "agent", 16)
         rated = RatingGrader(world.journal, "agent", policy)._ratings(session)
         names = {each.interaction_id for each in (*good, *asked)} | {each.name for each in rated}
         probed = {tuple(text.prompt_ids) for text in adopt._texts(world.journal, "agent", policy)}

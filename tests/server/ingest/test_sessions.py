@@ -87,6 +87,48 @@ def test_an_opt_out_holds_if_a_later_reply_comes_back_changed_or_was_not_recorde
     assert [found[each.interaction_id].skip_reason for each in later] == ["opted out with an earlier turn"] * 2
 
 
+def test_an_opt_out_holds_if_the_beginning_was_repeated_since_then(any_journal: Journal, pen: Pen) -> None:
+    base = 2800.4 * WEEK_SECONDS
+    hello = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0)
+    out = pen.say(follow(hello, user("so")), "yes", started_at=base + 2.0, ended_at=base + 3.0, may_train=False)
+    at = base + 60.0 * WEEK_SECONDS
+    pen.say([user("hi")], "hello", started_at=at - 10.0, ended_at=at - 9.0)
+    ingest(any_journal, pen)
+    later = pen.say(follow(out, user("more")), "there", started_at=at, ended_at=at + 1.0)
+    ingest(any_journal, pen)
+    found = links(any_journal)[later.interaction_id]
+    assert (found.parent, found.skip_reason) == (out.interaction_id, "opted out with an earlier turn")
+
+
+@pytest.mark.parametrize("weeks", [0.01, 60.0])
+def test_an_opt_out_holds_beyond_a_turn_that_another_server_answered(
+    any_journal: Journal, pen: Pen, weeks: float
+) -> None:
+    base = 2800.4 * WEEK_SECONDS
+    out = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0, may_train=False)
+    remote = {"started_at": base + 2.0, "ended_at": base + 3.0, "may_train": False, "upstream": "claude"}
+    second = pen.say(follow(out, user("so")), "yes", **remote)
+    third = pen.say(follow(second, user("and")), "no", started_at=base + 4.0, ended_at=base + 5.0)
+    ingest(any_journal, pen)
+    at = base + weeks * WEEK_SECONDS
+    later = pen.say(follow(third, user("more")), "there", started_at=at, ended_at=at + 1.0)
+    ingest(any_journal, pen)
+    found = links(any_journal)
+    after = [found[turn.interaction_id].skip_reason for turn in (second, third, later)]
+    assert after == ["opted out with an earlier turn"] * 3
+
+
+def test_a_turn_that_another_server_answered_is_no_opt_out(any_journal: Journal, pen: Pen) -> None:
+    base = 2800.4 * WEEK_SECONDS
+    remote = {"started_at": base, "ended_at": base + 1.0, "may_train": False, "upstream": "claude"}
+    first = pen.say([user("hi")], "hello", **remote)
+    ingest(any_journal, pen)
+    at = base + 60.0 * WEEK_SECONDS
+    later = pen.say(follow(first, user("more")), "there", started_at=at, ended_at=at + 1.0)
+    ingest(any_journal, pen)
+    assert links(any_journal)[later.interaction_id].skip_reason is None
+
+
 def test_an_opt_out_holds_if_several_kept_out_replies_are_alike(any_journal: Journal, pen: Pen) -> None:
     """It does not matter which of them goes on."""
     base = 2800.4 * WEEK_SECONDS
