@@ -175,7 +175,7 @@ class Turn:
                 "quoted_session": labels.session_id,
                 "turn_type": labels.turn_type,
                 "is_session_done": labels.is_session_done,
-                "may_train": labels.may_train and not target.is_base and target.upstream is None,
+                "may_train": labels.may_train and not target.is_base,
                 "route": self._route,
                 "quoted_by": labels.quoted_by,
                 "upstream": target.upstream,

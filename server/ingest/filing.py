@@ -130,7 +130,7 @@ class Filing:
         for earlier in tries:
             if earlier.retry < record.retry and earlier.skip_reason in (None, "aborted"):
                 rows.skip(earlier, RETRIED)
-        if before is not None and kind is not Kind.SIDE and record.choice == 0 and record.may_train:
+        if before is not None and kind is not Kind.SIDE and record.choice == 0 and turn.may_train:
             self._follow(rows, before, turn, given)
         if kind is not Kind.SIDE:
             self._correct_earlier(rows, turn, given)
@@ -191,7 +191,7 @@ class Filing:
         asked alike.
         """
         is_known = record.quoted_session is not None or turn.parent_id is not None
-        if not is_known or record.retry or record.choice or not record.may_train or not record.messages:
+        if not is_known or record.retry or record.choice or not turn.may_train or not record.messages:
             return
         earlier = lookup.earlier_reply(rows, turn, request_hash)
         if earlier is not None and earlier.skip_reason != RETRIED and not rows.followed([earlier]):
@@ -223,7 +223,7 @@ def _skip_reason(turn: Interaction, link: Link, kind: Kind, inherited: bool) -> 
     """Why a turn can never be trained on, as far as ingestion knows. None if it may be."""
     if inherited:  # it comes first, because the next turn reads it here
         return OPTED_OUT_BEFORE
-    if turn.upstream:
+    if turn.upstream and turn.may_train:
         return f"answered by {turn.upstream}"
     if turn.quarantine == REDACTED:
         return REDACTED

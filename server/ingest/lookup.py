@@ -110,5 +110,5 @@ def earlier_reply(rows: WorkingSet, turn: LinkedTurn, request_hash: str) -> Link
 
 
 def is_opted_out(turn: LinkedTurn) -> bool:
-    """True if a turn, or one before it, is kept out of training."""
+    """True if a turn, or one before it, is kept out of training by its user's word."""
     return turn.skip_reason in (OPTED_OUT, OPTED_OUT_BEFORE) or (not turn.may_train and not turn.upstream)

@@ -36,7 +36,9 @@ class PersonalRequests:
         is_noted = is_own and turn.ended_at < self._noted.get(name, 0.0) + NOTED_SECONDS
         if is_noted or not applies(self._settings, parent):
             return
-        if not is_own and (turn.agent != parent or not turn.may_train or not self._ensure(session, name, parent, turn)):
+        if not is_own and (
+            turn.agent != parent or not turn.may_train or turn.upstream or not self._ensure(session, name, parent, turn)
+        ):
             return
         session.connection().execute(
             update(AgentRow).where(col(AgentRow.name) == name).values(last_used_at=turn.ended_at)

@@ -146,7 +146,7 @@ def turn_of(given: Prepared, stored: Stored, **found: Any) -> LinkedTurn:
         reply_digest=stored.reply,
         tail_hash=given.trace.tail,
         choice=turn.choice,
-        may_train=turn.may_train,
+        may_train=turn.may_train and not turn.upstream,
         upstream=turn.upstream,
         is_aborted=turn.is_aborted,
         **found,

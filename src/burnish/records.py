@@ -242,12 +242,12 @@ class Interaction:
     temperature 1, whatever the request's. `version` is the adapter version's number, 0 for the frozen base.
     `quarantine` holds the reason why ids and log-probs cannot be trusted, None where they add up. `user` is proved
     (server/gateway/access/keyring.py), `quoted_user` is the name that the request gave. `quoted_session` is the id that
-    the request named, `quoted_by` the header or field that named it. `route` is the dialect it came in.
-    `upstream` names the remote model that answered in the agent's place, None where the engine did; such a turn has no
-    version of ours. `retry` is the number of earlier tries that the client says it made; `stop` the stop string that
-    ended the reply and is no part of it. `traceparent` names the client's span (src/burnish/wire/traceparent.py). With
-    a `remark` this is no reply, but what the user said about the last one in `messages`
-    (server/gateway/feedback/remark.py).
+    the request named, `quoted_by` the header or field that named it. `route` is the dialect it came in. `upstream`
+    names the remote model that answered in the agent's place, None where the engine did; such a turn has no version of
+    ours and never trains. `may_train` is the user's word on it. `retry` is the number of earlier tries that the client
+    says it made; `stop` the stop string that ended the reply and is no part of it. `traceparent` names the client's
+    span (src/burnish/wire/traceparent.py). With a `remark` this is no reply, but what the user said about the last one
+    in `messages` (server/gateway/feedback/remark.py).
     """
 
     interaction_id: str

@@ -11,6 +11,7 @@ from sqlmodel import Session
 
 from burnish.journal.bulk import as_given, given, select_in
 from burnish.journal.tables.turns import KEPT_OUT, OPTED_OUT_BEFORE, WEEK
+from burnish.journal.turns import OPTED_OUT
 
 MOST_ALIKE = 50
 """Replies alike that are looked at, the latest first. Of a thousand people with the same opening, the earlier ones have
@@ -158,8 +159,10 @@ _FOLLOWED = (
 _TURNS = f"SELECT {_of('turn')} FROM interaction AS turn WHERE turn.interaction_id IN :names"
 
 
-_IS_KEPT_OUT = f"{KEPT_OUT.format('one.')} AND (one.upstream IS NULL OR one.skip_reason = '{OPTED_OUT_BEFORE}')"
-"""The gateway keeps every reply of another server out of training, without its user's word."""
+_IS_KEPT_OUT = (
+    f"{KEPT_OUT.format('one.')} AND (one.upstream IS NULL OR one.skip_reason IN ('{OPTED_OUT}', '{OPTED_OUT_BEFORE}'))"
+)
+"""Replies of other servers are kept out of training without their user's word, too."""
 _IN_WEEK = f"{WEEK.format('one.ended_at')} = {WEEK.format('asked.at')} - week.back"
 
 

@@ -98,7 +98,7 @@ def test_it_answers_when_no_engine_can(gateway: Running, stream: bool) -> None:
     assert text == "from afar"
     here, afar = gateway.interactions
     assert (here.upstream, here.may_train) == (None, True)
-    assert (afar.interaction_id, afar.upstream, afar.may_train) == (name, "openai/larger", False)
+    assert (afar.interaction_id, afar.upstream, afar.may_train) == (name, "openai/larger", True)
     assert (afar.reply["content"], afar.quarantine) == ("from afar", None)
     assert name == f"chatcmpl-{afar.request_id}"
 

@@ -198,7 +198,7 @@ def test_an_opted_out_turn_keeps_those_that_repeat_it_out_as_well(any_journal: J
 
 
 def test_a_remote_model_s_reply_is_a_turn_that_nobody_trains(any_journal: Journal, pen: Pen) -> None:
-    first = pen.say([user("hi")], "hello", upstream="openai/larger", may_train=False)
+    first = pen.say([user("hi")], "hello", upstream="openai/larger")
     second = pen.say(follow(first, user("on")), "yes")
     ingest(any_journal, pen)
     found = links(any_journal)

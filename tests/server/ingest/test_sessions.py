@@ -106,8 +106,7 @@ def test_an_opt_out_holds_beyond_a_turn_that_another_server_answered(
 ) -> None:
     base = 2800.4 * WEEK_SECONDS
     out = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0, may_train=False)
-    remote = {"started_at": base + 2.0, "ended_at": base + 3.0, "may_train": False, "upstream": "claude"}
-    second = pen.say(follow(out, user("so")), "yes", **remote)
+    second = pen.say(follow(out, user("so")), "yes", started_at=base + 2.0, ended_at=base + 3.0, upstream="claude")
     third = pen.say(follow(second, user("and")), "no", started_at=base + 4.0, ended_at=base + 5.0)
     ingest(any_journal, pen)
     at = base + weeks * WEEK_SECONDS
@@ -120,13 +119,27 @@ def test_an_opt_out_holds_beyond_a_turn_that_another_server_answered(
 
 def test_a_turn_that_another_server_answered_is_no_opt_out(any_journal: Journal, pen: Pen) -> None:
     base = 2800.4 * WEEK_SECONDS
-    remote = {"started_at": base, "ended_at": base + 1.0, "may_train": False, "upstream": "claude"}
-    first = pen.say([user("hi")], "hello", **remote)
+    first = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0, upstream="claude")
     ingest(any_journal, pen)
     at = base + 60.0 * WEEK_SECONDS
     later = pen.say(follow(first, user("more")), "there", started_at=at, ended_at=at + 1.0)
     ingest(any_journal, pen)
-    assert links(any_journal)[later.interaction_id].skip_reason is None
+    found = links(any_journal)
+    assert [found[turn.interaction_id].skip_reason for turn in (first, later)] == ["answered by claude", None]
+
+
+@pytest.mark.parametrize("weeks", [0.01, 60.0])
+def test_a_turn_that_another_server_answered_may_be_opted_out(any_journal: Journal, pen: Pen, weeks: float) -> None:
+    base = 2800.4 * WEEK_SECONDS
+    remote = {"started_at": base, "ended_at": base + 1.0, "may_train": False, "upstream": "claude"}
+    first = pen.say([user("hi")], "hello", **remote)
+    ingest(any_journal, pen)
+    at = base + weeks * WEEK_SECONDS
+    later = pen.say(follow(first, user("more")), "there", started_at=at, ended_at=at + 1.0)
+    ingest(any_journal, pen)
+    found = links(any_journal)
+    reasons = [found[turn.interaction_id].skip_reason for turn in (first, later)]
+    assert reasons == ["opted out", "opted out with an earlier turn"]
 
 
 def test_an_opt_out_holds_if_several_kept_out_replies_are_alike(any_journal: Journal, pen: Pen) -> None:
