@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import case, exists, func, or_, select
+from sqlalchemy import exists, or_, select
 from sqlmodel import Session, col
 
 from burnish.journal.tables import FeedbackRow, InteractionRow, SampleRow, StepRow
@@ -35,7 +35,6 @@ _IS_WRITTEN = exists().where(
     col(FeedbackRow.demonstration) != "",
     col(FeedbackRow.is_deleted).is_(False),
 )
-_IS_GOOD = or_(col(SampleRow.reward) >= PRAISE, _IS_WRITTEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +74,9 @@ def do_some_please(samples: Sequence[Sample]) -> bool:
         is_good = sample.interaction_id in good
         if is_good or (sample.reward is not None and sample.reward <= -PRAISE):
             judged[sample.who].append(is_good)
-    return not _is_poor([(sum(each), len(each)) for each in judged.values()])
-
-
-def _is_poor(judged: Sequence[tuple[int, int]]) -> bool:
-    """True if a step hardly pleases, by each user's good and judged replies."""
-    if sum(n for _, n in judged) < MIN_JUDGED:
-        return False
-    return sum(n_good / n for n_good, n in judged) < LEAST_SHARE * len(judged)
-
-
-def recent_steps(session: Session, agent: str, n: int = N_STEPS) -> list[int]:
-    """At most `n` of the agent's steps, the last first, back to one that hardly pleased. Older praise may be for what
-    people do not want any more.
-    """
-    ended = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
-    last = select(col(StepRow.step_id)).where(*ended).order_by(col(StepRow.step_id).desc()).limit(n)
-    steps = [step for step in session.scalars(last) if step is not None]
-    step, who = col(SampleRow.step_id), (InteractionRow.tenant, InteractionRow.key_id, InteractionRow.user)
-    users = (
-        select(step, func.count(case((_IS_GOOD, 1))), func.count())
-        .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
-        .where(step.in_(steps), or_(_IS_GOOD, col(SampleRow.reward) <= -PRAISE))
-        .group_by(step, *map(col, who))
-    )
-    judged: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for name, n_good, n_judged in session.execute(users):
-        judged[name].append((n_good, n_judged))
-    return steps[: next((place for place, name in enumerate(steps, 1) if _is_poor(judged[name])), len(steps))]
+    if sum(map(len, judged.values())) < MIN_JUDGED:
+        return True
+    return sum(sum(each) / len(each) for each in judged.values()) >= LEAST_SHARE * len(judged)
 
 
 class Spoken(Protocol):
@@ -138,13 +112,16 @@ class _Found(NamedTuple):
 
 
 def _find(session: Session, agent: str) -> list[_Found]:
-    """The good replies of the agent's recent steps that may still train, the last first."""
+    """The good replies of the agent's last steps that may still train, the last first."""
+    ended = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
+    last = select(col(StepRow.step_id)).where(*ended).order_by(col(StepRow.step_id).desc()).limit(N_STEPS)
+    steps = list(session.scalars(last))
     who = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
     rows = (
         select(SampleRow, _IS_WRITTEN, *who)
         .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
-        .where(col(SampleRow.step_id).in_(recent_steps(session, agent)), col(InteractionRow.may_train).is_(True))
-        .where(_IS_GOOD)
+        .where(col(SampleRow.step_id).in_(steps), col(InteractionRow.may_train).is_(True))
+        .where(or_(col(SampleRow.reward) >= PRAISE, _IS_WRITTEN))
         .order_by(
             col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id)
         )
@@ -160,7 +137,7 @@ def _find(session: Session, agent: str) -> list[_Found]:
 
 
 def earlier(session: Session, agent: str, n: int, tokenizer: Any) -> list[GoodReply]:
-    """At most `n` good replies of the agent's recent steps, `balanced`."""
+    """At most `n` good replies of the agent's last steps, `balanced`."""
     chosen = balanced(_find(session, agent), n) if n else []
     return read(session, [(each.interaction_id, each.record_id) for each in chosen], tokenizer)
 

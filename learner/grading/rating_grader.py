@@ -18,14 +18,14 @@ from sqlalchemy import func, select
 from sqlmodel import Session, col
 
 from burnish.journal import Journal, shadows
-from burnish.journal.tables import InteractionRow, SampleRow, ShadowGroupRow
+from burnish.journal.tables import InteractionRow, SampleRow, ShadowGroupRow, StepRow
 from burnish.journal.turns import from_bytes, messages_of
 from burnish.learner.data import good_replies
 from burnish.learner.grading import content, rater
 from burnish.learner.grading.rater import Rated, Rater
 from burnish.learner.model.policy import Policy
 from burnish.messages import text_of
-from burnish.records import GroupState, Who, who_of
+from burnish.records import GroupState, StepOutcome, Who, who_of
 from burnish.rewards import PRAISE, RATINGS
 
 log = structlog.get_logger(__name__)
@@ -118,11 +118,12 @@ class RatingGrader:
         return self._fitted[1]
 
     def _ratings(self, session: Session) -> list[Rated]:
-        """The decided ratings that recent steps were trained on, and the replies that people wrote."""
+        """The decided ratings that steps were trained on, and the replies that people wrote."""
         rewards = (
             select(SampleRow.reward, InteractionRow)  # type: ignore[call-overload]
+            .join(StepRow, col(StepRow.step_id) == col(SampleRow.step_id))
             .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
-            .where(col(SampleRow.step_id).in_(good_replies.recent_steps(session, self._agent, N_RATINGS)))
+            .where(col(StepRow.agent) == self._agent, col(StepRow.outcome) != StepOutcome.OPEN)
             .where(func.abs(col(SampleRow.reward)) >= PRAISE, col(SampleRow.reward_source).in_(RATINGS))
             .where(col(InteractionRow.may_train).is_(True))
             .order_by(col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc())

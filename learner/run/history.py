@@ -59,6 +59,6 @@ class History:
             return earlier(session, self._agent, n) if n else []
 
     def good_replies(self, n: int, tokenizer: Any) -> list[GoodReply]:
-        """At most `n` good replies of the agent's recent steps."""
+        """At most `n` good replies of the agent's last steps."""
         with self._journal.read() as session:
             return good_replies.earlier(session, self._agent, n, tokenizer)

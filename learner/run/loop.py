@@ -21,7 +21,6 @@ from burnish.config import Recipe
 from burnish.errors import AdapterError, LearnerError, Postponed
 from burnish.learner.data import good_replies
 from burnish.learner.data.anchors import Anchors
-from burnish.learner.data.good_replies import GoodReply
 from burnish.learner.data.samples import Sample, Skipped, SkipReason, to_sample
 from burnish.learner.data.shadow_groups import Group, GroupLedger
 from burnish.learner.model import checkpoint
@@ -300,8 +299,7 @@ class Loop:
 
         After one child that forgot too much the step has no momentum, because momentum would lead to the same place.
         After two children the adapter is also shrunk towards the base. The step is smaller the more of the agent's
-        versions were refused of late. If groups take the step over, no objective looks at the live replies. Earlier
-        good replies are not used if next to nothing pleases any more.
+        versions were refused of late. If groups take the step over, no objective looks at the live replies.
         """
         recipe, history = self._recipe, self._ledger.history
         anchors = self._anchors.draw(recipe.anchor_rows, self._trainer.generator) if self._anchors else []
@@ -315,11 +313,9 @@ class Loop:
             weight_factors |= dict.fromkeys(OF_LIVE_REPLIES, 0.0) | {GroupGradient.name: GROUPS_FACTOR}
             return Work(samples, anchors, groups, weight_factors, has_momentum, rate, shrink=shrink)
         liked_replies = history.liked_replies(recipe.n_liked_replies) if any(sample.hint for sample in samples) else []
-        good: list[GoodReply] = []
-        if good_replies.do_some_please(samples):
-            n_again = recipe.replay_rows if recipe.sft_weight else 0
-            n_good = max(EXAMPLE_POOL * recipe.n_examples, n_again)
-            good = history.good_replies(n_good, self._trainer.policy.tokenizer)
+        n_again = recipe.replay_rows if recipe.sft_weight else 0
+        n_good = max(EXAMPLE_POOL * recipe.n_examples, n_again)
+        good = history.good_replies(n_good, self._trainer.policy.tokenizer)
         return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good)
 
     def _train(self, work: Work) -> StepResult:

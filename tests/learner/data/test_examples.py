@@ -128,7 +128,7 @@ def test_a_user_who_dislikes_everything_counts_as_one(make_samples: Samples) -> 
 def test_where_nothing_is_good_any_more_earlier_good_replies_are_no_examples(
     make_trainer: Make, make_samples: Samples
 ) -> None:
-    """People want something else now. What they say teaches."""
+    """People want something else now. What they say teaches, and what was good before is only learned again."""
     trainer = make_trainer(n_examples=2, distill_teacher="base", rl_weight=0.0, kl_weight=0.0, anchor_weight=0.0)
     samples = make_samples(16)
     failures = [sample for sample in samples if sample.reward == -1.0]

@@ -98,36 +98,3 @@ def test_the_journal_gives_what_earlier_steps_had(journal: Journal, tmp_path: Pa
     assert tokenizer.decode(list({e.interaction_id: e for e in found}["t0"].completion_ids)).startswith("Better.")
     assert again == found
     assert len(found) > 1 and set(names.values()) == {"wrote", None}
-
-
-def test_praise_from_before_a_step_that_hardly_pleased_is_not_used(
-    journal: Journal, tmp_path: Path, make_trainer: Make
-) -> None:
-    world = World(journal, tmp_path, make_trainer)
-
-    def step(number: int, *ratings: float) -> None:
-        for rating in ratings:
-            world.add(1, rating=rating, version=number - 1)
-        assert world.loop.run_once()
-        world.promote(number, number - 1)
-
-    def learned() -> tuple[int, int]:
-        with journal.read() as session:
-            praised = good_replies.earlier(session, "agent", 8, world.trainer.policy.tokenizer)
-            return len(praised), len(good_replies.recent_steps(session, "agent"))
-
-    bad = [-1.0] * 7
-    step(1, *[1.0] * 6, -1.0, -1.0)
-    assert learned() == (6, 1)
-    step(2, *bad, 1.0)
-    assert learned() == (7, 2), "one of eight is enough"
-    step(3, *bad)
-    assert learned() == (7, 3), "seven dislikes do not say that people have changed their mind"
-    step(4, *bad, -1.0)
-    assert learned() == (0, 1)
-    assert "good" not in world.store.verify("agent", 4)
-    step(5, *bad, 1.0)
-    assert learned() == (1, 2)
-    assert "good" not in world.store.verify("agent", 5)
-    step(6, *[1.0] * 8)
-    assert len(world.store.verify("agent", 6)["good"]) == 1
