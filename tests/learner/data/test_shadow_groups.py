@@ -210,12 +210,12 @@ def test_enough_awaited_groups_take_the_step_over(world: World) -> None:
 
 def test_where_nothing_is_praised_any_more_groups_do_not_take_the_step_over(world: World) -> None:
     """Their scores come from earlier ratings, and people want something else now."""
-    names = world.add(5, rating=-1.0)
+    names = world.add(8, rating=-1.0)
     for name in names[:2]:
         add_group(world, name)
     assert learner_of(world, is_awaited=True).run_once()
     manifest = world.store.manifest("agent", 1)
-    assert "groups" not in manifest and manifest["metrics"]["n_trained"] == 5.0
+    assert "groups" not in manifest and manifest["metrics"]["n_trained"] == 8.0
     assert state_of(world, names[0])[0] == "scored"
 
 
