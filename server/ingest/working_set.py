@@ -48,6 +48,9 @@ class WorkingSet:
         self._turns: dict[str, LinkedTurn] = {}
         self._filed: dict[str, bool] = {}
         self._alike: dict[str, dict[tuple[str, str], list[Alike]]] = {place: {} for place in linked_turns.PLACES}
+        self._kept_out: dict[str, dict[tuple[str, str], Alike | None]] = {
+            place: {} for place in linked_turns.KEPT_OUT_PLACES
+        }
         self._tries: dict[tuple[str, str], list[LinkedTurn]] = {}
         self._children: dict[str, list[LinkedTurn]] = defaultdict(list)
         self._own: dict[str, dict[str, list[LinkedTurn]]] = {place: defaultdict(list) for place in linked_turns.PLACES}
@@ -72,7 +75,9 @@ class WorkingSet:
         new = [given for given in new if not self._filed[given.turn.interaction_id]]
         self._load_tries(new)
         self._load_alike(self._first_places(new))
-        self._load_alike(self._further_places(new))
+        unlinked = self._unlinked(new)
+        self._load_alike(self._further_places(unlinked))
+        self._load_kept_out(self._kept_out_places(unlinked))
         self._load_known({given.session_id for given in new if given.session_id is not None})
         self._load_awaited(new)
 
@@ -115,11 +120,9 @@ class WorkingSet:
 
     def kept_out(self, place: str, values: Sequence[str], asking: Interaction) -> Mapping[str, Candidate]:
         """For each of `values` the latest turn of another request that is kept out of training, however old it is."""
-        asked = [Asked(value, asking.request_id, asking.ended_at) for value in values]
-        found = linked_turns.alike(self.session, place, asked, is_kept_out=True)
-        latest = {
-            value: (self._same(turns[0].turn), turns[0].has_follower) for (value, _), turns in found.items() if turns
-        }
+        self._load_kept_out({place: [Asked(value, asking.request_id, asking.ended_at) for value in values]})
+        found = {value: self._kept_out[place][value, asking.request_id] for value in values}
+        latest = {value: each for value, each in found.items() if each is not None}
         return dict(zip(latest, self._as_candidates(latest.values()), strict=True))
 
     def tries(self, given: Prepared) -> list[LinkedTurn]:
@@ -305,21 +308,43 @@ class WorkingSet:
         ]
         return {"tail_hash": tails, "request_hash": requests}
 
-    def _further_places(self, turns: Sequence[Prepared]) -> Mapping[str, list[Asked]]:
-        """The places of turns that are not linked there, neither to a recorded turn nor to one of `turns`."""
-        found: dict[str, list[Asked]] = defaultdict(list)
+    def _unlinked(self, turns: Sequence[Prepared]) -> list[Prepared]:
+        """Turns that repeat a reply and are not linked there, neither to a recorded turn nor to one of `turns`."""
         here = {given.trace.tail for given in turns} | self._own["tail_hash"].keys()
+        return [
+            given
+            for given in turns
+            if (places := given.trace.continuations())
+            and places[0][1] not in here
+            and not self._alike["tail_hash"].get((places[0][1], given.turn.request_id))
+        ]
+
+    def _further_places(self, turns: Sequence[Prepared]) -> Mapping[str, list[Asked]]:
+        """The other places at which turns may be linked."""
+        found: dict[str, list[Asked]] = defaultdict(list)
         for given in turns:
-            places, name = given.trace.continuations(), given.turn.request_id
-            if not places or places[0][1] in here or self._alike["tail_hash"].get((places[0][1], name)):
-                continue
-            found["tail_hash"] += [_asked(value, given) for _, value in places[1:]]
+            found["tail_hash"] += [_asked(value, given) for _, value in given.trace.continuations()[1:]]
             if (changed := given.trace.changed_continuation()) is not None:
                 found["suffix_hash"].append(_asked(changed[1], given))
             found["words_hash"] += [_asked(words, given) for _, words in given.trace.repeated_words()]
             if (edited := given.trace.edited_continuation()) is not None:
                 found["request_hash"].append(_asked(edited[1], given))
         return found
+
+    def _kept_out_places(self, turns: Sequence[Prepared]) -> Mapping[str, list[Asked]]:
+        """The places at which they may repeat a turn that is kept out of training."""
+        changed = [(given.trace.changed_continuation(), given) for given in turns]
+        return {
+            "tail_hash": [_asked(value, given) for given in turns for _, value in given.trace.continuations()],
+            "suffix_hash": [_asked(place[1], given) for place, given in changed if place is not None],
+        }
+
+    def _load_kept_out(self, places: Mapping[str, Sequence[Asked]]) -> None:
+        for place, asked in places.items():
+            there = self._kept_out[place]
+            lacking = [each for each in asked if (each.value, each.request_id) not in there]
+            for pair, found in linked_turns.alike(self.session, place, lacking, is_kept_out=True).items():
+                there[pair] = Alike(self._same(found[0].turn), found[0].has_follower) if found else None
 
     def _load_alike(self, places: Mapping[str, Sequence[Asked]]) -> None:
         for place, asked in places.items():
