@@ -140,8 +140,8 @@ def test_of_many_identical_openings_only_the_latest_are_loaded(
     n_loaded: list[int] = []
     alike = linked_turns.alike
 
-    def counted(*arguments: Any) -> Any:
-        found = alike(*arguments)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        found = alike(*arguments, **options)
         n_loaded.extend(map(len, found.values()))
         return found
 
