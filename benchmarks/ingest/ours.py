@@ -67,6 +67,16 @@ def _wait(journal: Journal, process: Server, n_bytes: int) -> _Look:
     sys.exit(f"the ingester has read {_n_read(journal)} of {n_bytes} bytes after {PATIENCE:.0f} s")
 
 
+def wait_until_filed(settings: Settings) -> None:
+    """Wait until the running ingester has filed what there is: until a second brings no further turn."""
+    journal = Journal.at(settings.journal_url)
+    n_turns = -1
+    while (found := _n_turns(journal)) != n_turns:
+        n_turns = found
+        time.sleep(1.0)
+    journal.close()
+
+
 def _n_read(journal: Journal) -> int:
     with journal.read() as session:
         return int(session.scalar(select(func.sum(col(SegmentRow.offset)))) or 0)
