@@ -26,9 +26,9 @@ N_STEPS = 16
 """Steps from which earlier good replies come. Older ones were for an agent that has changed since."""
 
 LEAST_SHARE = 1 / 8
-"""A step hardly pleases if less than this share of the replies that people judged in it is good. Users count alike."""
+"""A step hardly pleases if a smaller share of its judged replies is good. Users count alike."""
 MIN_JUDGED = 8
-"""Judged replies by which a step may be said to hardly please."""
+"""With fewer judged replies, nothing is said about a step."""
 
 _IS_WRITTEN = exists().where(
     col(FeedbackRow.interaction_id) == col(SampleRow.interaction_id),
@@ -63,7 +63,7 @@ def of_step(samples: Sequence[Sample]) -> list[GoodReply]:
 
 
 def do_some_please(samples: Sequence[Sample]) -> bool:
-    """False if people judged replies of a step, and next to none is good.
+    """False if replies of a step were judged, and next to none is good.
 
     Nothing has pleased yet then, or people have changed their mind. Earlier praise does not say what they want now, but
     their words do.

@@ -177,7 +177,7 @@ def _alike(dialect: str, place: str, is_kept_out: bool) -> TextClause:
         f"{_IS_KEPT_OUT if is_kept_out else _IN_WEEK} AND one.{place} = asked.hash "
         f"AND one.request_id != asked.request ORDER BY one.ended_at DESC LIMIT {MOST_ALIKE}"
     )
-    n_weeks = 1 if is_kept_out else N_WEEKS
+    n_weeks = 1 if is_kept_out else N_WEEKS  # one look at all weeks
     return _for_each(dialect, f"asked.hash, asked.request, {follower}", source, where, n_weeks)
 
 

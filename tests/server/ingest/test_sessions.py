@@ -10,7 +10,7 @@ from burnish.journal.tables import SessionRow
 from burnish.journal.tables.turns import WEEK_SECONDS
 from burnish.server.ingest.ingester import Ingester
 from tests.factories import user
-from tests.server.ingest.pen import Pen, asked, follow, ingest, links, next_state, parents
+from tests.server.ingest.pen import Linked, Pen, asked, follow, ingest, links, next_state, parents
 
 
 def tool(call_id: str, text: str) -> dict[str, Any]:
@@ -48,21 +48,28 @@ def test_turn_by_turn_or_all_at_once_is_the_same(any_journal: Journal, pen: Pen)
     assert ingest(any_journal, pen) == 0
 
 
+BASE = 2800.4 * WEEK_SECONDS
+
+
+def resumed(journal: Journal, pen: Pen, messages: list[dict[str, Any]], weeks: float) -> Linked:
+    """The turn with which a conversation of the time `BASE` goes on after `weeks`. Everything before it is filed."""
+    ingest(journal, pen)
+    at = BASE + weeks * WEEK_SECONDS
+    later = pen.say(messages, "there", started_at=at, ended_at=at + 1.0)
+    ingest(journal, pen)
+    return links(journal)[later.interaction_id]
+
+
 @pytest.mark.parametrize("weeks", [-0.6, 0.01, 1.0, 2.0, 2.6, 3.0, 5.9, 6.4, 60.0])
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_an_opt_out_holds_however_long_a_conversation_rests(
     any_journal: Journal, pen: Pen, weeks: float, is_changed: bool
 ) -> None:
     """A clock that was set back does no harm."""
-    base = 2800.4 * WEEK_SECONDS
     hello, system = pen.say([user("hi")], "hello"), {"role": "system", "content": "Today is Monday."}
-    first = pen.say(follow(hello, user("so")), "yes", started_at=base, ended_at=base + 1.0, may_train=False)
-    ingest(any_journal, pen)
-    at = base + weeks * WEEK_SECONDS
+    first = pen.say(follow(hello, user("so")), "yes", started_at=BASE, ended_at=BASE + 1.0, may_train=False)
     messages = follow(first, user("more"))
-    later = pen.say([system, *messages] if is_changed else messages, "there", started_at=at, ended_at=at + 1.0)
-    ingest(any_journal, pen)
-    found = links(any_journal)[later.interaction_id]
+    found = resumed(any_journal, pen, [system, *messages] if is_changed else messages, weeks)
     assert (found.parent, found.skip_reason) == (first.interaction_id, "opted out with an earlier turn")
     assert found.rule == ("suffix" if is_changed else "prefix")
 
@@ -71,11 +78,10 @@ def test_an_opt_out_holds_however_long_a_conversation_rests(
 def test_an_opt_out_holds_if_a_later_reply_comes_back_changed_or_was_not_recorded(
     any_journal: Journal, pen: Pen, weeks: float
 ) -> None:
-    base = 2800.4 * WEEK_SECONDS
-    hello = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0, may_train=False)
-    second = pen.say(follow(hello, user("so")), "yes", started_at=base + 2.0, ended_at=base + 3.0)
+    hello = pen.say([user("hi")], "hello", started_at=BASE, ended_at=BASE + 1.0, may_train=False)
+    second = pen.say(follow(hello, user("so")), "yes", started_at=BASE + 2.0, ended_at=BASE + 3.0)
     ingest(any_journal, pen)
-    at = base + weeks * WEEK_SECONDS
+    at = BASE + weeks * WEEK_SECONDS
     quite_another = {**second.reply, "content": "Something else entirely."}
     unrecorded = [user("and"), {"role": "assistant", "content": "Not in the journal."}]
     later = [
@@ -88,15 +94,11 @@ def test_an_opt_out_holds_if_a_later_reply_comes_back_changed_or_was_not_recorde
 
 
 def test_an_opt_out_holds_if_the_beginning_was_repeated_since_then(any_journal: Journal, pen: Pen) -> None:
-    base = 2800.4 * WEEK_SECONDS
-    hello = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0)
-    out = pen.say(follow(hello, user("so")), "yes", started_at=base + 2.0, ended_at=base + 3.0, may_train=False)
-    at = base + 60.0 * WEEK_SECONDS
+    hello = pen.say([user("hi")], "hello", started_at=BASE, ended_at=BASE + 1.0)
+    out = pen.say(follow(hello, user("so")), "yes", started_at=BASE + 2.0, ended_at=BASE + 3.0, may_train=False)
+    at = BASE + 60.0 * WEEK_SECONDS
     pen.say([user("hi")], "hello", started_at=at - 10.0, ended_at=at - 9.0)
-    ingest(any_journal, pen)
-    later = pen.say(follow(out, user("more")), "there", started_at=at, ended_at=at + 1.0)
-    ingest(any_journal, pen)
-    found = links(any_journal)[later.interaction_id]
+    found = resumed(any_journal, pen, follow(out, user("more")), 60.0)
     assert (found.parent, found.skip_reason) == (out.interaction_id, "opted out with an earlier turn")
 
 
@@ -104,55 +106,37 @@ def test_an_opt_out_holds_if_the_beginning_was_repeated_since_then(any_journal: 
 def test_an_opt_out_holds_beyond_a_turn_that_another_server_answered(
     any_journal: Journal, pen: Pen, weeks: float
 ) -> None:
-    base = 2800.4 * WEEK_SECONDS
-    out = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0, may_train=False)
-    second = pen.say(follow(out, user("so")), "yes", started_at=base + 2.0, ended_at=base + 3.0, upstream="claude")
-    third = pen.say(follow(second, user("and")), "no", started_at=base + 4.0, ended_at=base + 5.0)
-    ingest(any_journal, pen)
-    at = base + weeks * WEEK_SECONDS
-    later = pen.say(follow(third, user("more")), "there", started_at=at, ended_at=at + 1.0)
-    ingest(any_journal, pen)
+    out = pen.say([user("hi")], "hello", started_at=BASE, ended_at=BASE + 1.0, may_train=False)
+    second = pen.say(follow(out, user("so")), "yes", started_at=BASE + 2.0, ended_at=BASE + 3.0, upstream="claude")
+    third = pen.say(follow(second, user("and")), "no", started_at=BASE + 4.0, ended_at=BASE + 5.0)
+    later = resumed(any_journal, pen, follow(third, user("more")), weeks)
     found = links(any_journal)
-    after = [found[turn.interaction_id].skip_reason for turn in (second, third, later)]
+    after = [*(found[turn.interaction_id].skip_reason for turn in (second, third)), later.skip_reason]
     assert after == ["opted out with an earlier turn"] * 3
 
 
 def test_a_turn_that_another_server_answered_is_no_opt_out(any_journal: Journal, pen: Pen) -> None:
-    base = 2800.4 * WEEK_SECONDS
-    first = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0, upstream="claude")
-    ingest(any_journal, pen)
-    at = base + 60.0 * WEEK_SECONDS
-    later = pen.say(follow(first, user("more")), "there", started_at=at, ended_at=at + 1.0)
-    ingest(any_journal, pen)
-    found = links(any_journal)
-    assert [found[turn.interaction_id].skip_reason for turn in (first, later)] == ["answered by claude", None]
+    first = pen.say([user("hi")], "hello", started_at=BASE, ended_at=BASE + 1.0, upstream="claude")
+    later = resumed(any_journal, pen, follow(first, user("more")), 60.0)
+    assert links(any_journal)[first.interaction_id].skip_reason == "answered by claude"
+    assert later.skip_reason is None
 
 
 @pytest.mark.parametrize("weeks", [0.01, 60.0])
 def test_a_turn_that_another_server_answered_may_be_opted_out(any_journal: Journal, pen: Pen, weeks: float) -> None:
-    base = 2800.4 * WEEK_SECONDS
-    remote = {"started_at": base, "ended_at": base + 1.0, "may_train": False, "upstream": "claude"}
+    remote = {"started_at": BASE, "ended_at": BASE + 1.0, "may_train": False, "upstream": "claude"}
     first = pen.say([user("hi")], "hello", **remote)
-    ingest(any_journal, pen)
-    at = base + weeks * WEEK_SECONDS
-    later = pen.say(follow(first, user("more")), "there", started_at=at, ended_at=at + 1.0)
-    ingest(any_journal, pen)
-    found = links(any_journal)
-    reasons = [found[turn.interaction_id].skip_reason for turn in (first, later)]
-    assert reasons == ["opted out", "opted out with an earlier turn"]
+    later = resumed(any_journal, pen, follow(first, user("more")), weeks)
+    assert links(any_journal)[first.interaction_id].skip_reason == "opted out"
+    assert later.skip_reason == "opted out with an earlier turn"
 
 
 def test_an_opt_out_holds_if_several_kept_out_replies_are_alike(any_journal: Journal, pen: Pen) -> None:
     """It does not matter which of them goes on."""
-    base = 2800.4 * WEEK_SECONDS
     first = [
-        pen.say([user("hi")], "hello", started_at=base + i, ended_at=base + i + 0.5, may_train=False) for i in range(3)
+        pen.say([user("hi")], "hello", started_at=BASE + i, ended_at=BASE + i + 0.5, may_train=False) for i in range(3)
     ]
-    ingest(any_journal, pen)
-    at = base + 60.0 * WEEK_SECONDS
-    later = pen.say(follow(first[0], user("more")), "there", started_at=at, ended_at=at + 1.0)
-    ingest(any_journal, pen)
-    found = links(any_journal)[later.interaction_id]
+    found = resumed(any_journal, pen, follow(first[0], user("more")), 60.0)
     assert (found.parent, found.skip_reason) == (first[2].interaction_id, "opted out with an earlier turn")
 
 
@@ -160,13 +144,8 @@ def test_an_opt_out_holds_if_several_kept_out_replies_are_alike(any_journal: Jou
 def test_a_conversation_that_rested_for_more_than_three_weeks_begins_anew(
     any_journal: Journal, pen: Pen, weeks: float, is_found: bool
 ) -> None:
-    base = 2800.4 * WEEK_SECONDS
-    first = pen.say([user("hi")], "hello", started_at=base, ended_at=base + 1.0)
-    ingest(any_journal, pen)
-    at = base + weeks * WEEK_SECONDS
-    later = pen.say(follow(first, user("more")), "there", started_at=at, ended_at=at + 1.0)
-    ingest(any_journal, pen)
-    found = links(any_journal)[later.interaction_id]
+    first = pen.say([user("hi")], "hello", started_at=BASE, ended_at=BASE + 1.0)
+    found = resumed(any_journal, pen, follow(first, user("more")), weeks)
     assert (found.parent, found.rule) == ((first.interaction_id, "prefix") if is_found else (None, "new"))
 
 
