@@ -20,6 +20,8 @@ from burnish.segments.frames import Begun
 
 AT_A_TIME = 200
 """Conversations that go on at the same time."""
+APART = 5e-4
+"""Seconds between two replies."""
 CHARACTERS = 4
 """Characters of a token."""
 _WORDS = ("function", "returns", "the", "value", "of", "its", "argument", "unless", "it", "is", "negative", "else")
@@ -48,12 +50,12 @@ class Written:
 def write(folder: Path, shape: Shape, n_conversations: int, seed: int = 0) -> Written:
     """Fill `folder` with the segments of one gateway."""
     writer, written, chance = SegmentWriter(folder), Written(), random.Random(seed)
-    now = time.time() - 60.0
+    now = time.time() - 60.0 - n_conversations * shape.n_turns * APART
     for first in range(0, n_conversations, AT_A_TIME):
         numbers = range(first, min(first + AT_A_TIME, n_conversations))
         for turns in zip(*(_conversation(number, shape, chance) for number in numbers), strict=True):
             for said in turns:
-                now += 1e-5
+                now += APART
                 frame = _frame(said, now, chance)
                 written.n_turns += 1
                 written.raw_bytes += sum(map(len, frame))
@@ -148,4 +150,4 @@ def _answer(request_id: str, said: _Said, chance: random.Random) -> bytes:
         "usage": {"prompt_tokens": n_prompt, "total_tokens": n_prompt + n_tokens, "completion_tokens": n_tokens},
         "prompt_token_ids": said.prompt,
     }
-    return json.dumps(tree).encode()
+    return json.dumps(tree, separators=(",", ":")).encode()

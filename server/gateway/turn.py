@@ -6,7 +6,6 @@ that has seen the end of a reply can rely on its record.
 """
 
 import time
-from array import array
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,7 +13,6 @@ import msgspec
 import structlog
 
 from burnish.errors import EngineError
-from burnish.records import IntArray, int_array
 from burnish.segments.frames import Begun
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.call import Call
@@ -24,7 +22,7 @@ from burnish.server.gateway.labels import Labels
 from burnish.server.gateway.recorder import Recorder, Redacting, Unrecorded
 from burnish.server.gateway.routing import Target
 from burnish.wire import chunks
-from burnish.wire.chunks import Answer, Chunk
+from burnish.wire.chunks import NOTHING, Answer, Chunk
 from burnish.wire.draft import ABORTED, Draft
 
 A = TypeVar("A", bound=Answer)
@@ -57,7 +55,7 @@ class Turn:
         self._started_at = started_at
         self._begun = None if call.prompts else self._begin(call.messages)
         self._response_id = ""
-        self._prompt_ids: IntArray = array("i")
+        self._prompt = NOTHING
         self._drafts: dict[int, Draft] = {}
         self._recorded: set[int] = set()
         self.is_done = False
@@ -116,8 +114,8 @@ class Turn:
 
     def _collect(self, taken: Chunk) -> None:
         """Keep what the engine sampled, and append each choice that is complete."""
-        if taken.prompt_token_ids and not self._prompt_ids:
-            self._prompt_ids = int_array(taken.prompt_token_ids)
+        if taken.prompt_token_ids and not self._prompt:
+            self._prompt = taken.prompt_token_ids
         for choice in taken.choices:
             index = choice.index
             if index in self._recorded:  # a record never changes, so anything after its end is dropped
@@ -136,10 +134,11 @@ class Turn:
         return EngineError("the engine's answer is not a completion; is it a vLLM server?")
 
     def _record(self, draft: Draft, *, is_aborted: bool) -> None:
-        prompt_ids = draft.prompt_ids or self._prompt_ids
+        if not draft.prompt_ids:
+            draft.add_prompt(self._prompt)
         is_remote = self.target.upstream is not None
-        reason = None if is_remote else draft.quarantine(prompt_ids)
-        self.n_prompt = max(self.n_prompt, len(prompt_ids))
+        reason = None if is_remote else draft.quarantine()
+        self.n_prompt = max(self.n_prompt, len(draft.prompt_ids))
         self.n_output += len(draft.token_ids)
         self.finish = ABORTED if is_aborted else draft.finish_reason
         rest = {
@@ -153,7 +152,7 @@ class Turn:
             "stop": draft.stop,
         }
         begun = self._begun if self._begun is not None else self._begin(self._call.messages_of(draft.index))
-        self._recorder.finish(begun, rest, prompt_ids, draft.token_ids, draft.logprobs)
+        self._recorder.finish(begun, rest, draft.prompt_ids, draft.token_ids, draft.logprobs)
 
     def _begin(self, messages: msgspec.Raw) -> Begun:
         """The part of the record that is known before the reply to `messages`."""

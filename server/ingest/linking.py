@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from burnish.adapters.registry.personal import family_of
 from burnish.journal.blobs import quoted
@@ -78,13 +78,30 @@ def scope_of(turn: Interaction) -> str:
 
 def prefix_hashes(scope: str, messages: Sequence[Message]) -> list[str]:
     """Rolling hashes: item k is the hash of the first k+1 messages in `scope`."""
-    sha256 = hashlib.sha256
-    state = sha256(scope.encode("utf-8", "surrogatepass")).digest()
+    state = hashlib.sha256(scope.encode("utf-8", "surrogatepass")).digest()
     hashes = []
     for message in messages:
-        state = sha256(state + _essence(message)).digest()
-        hashes.append(state[:20].hex())
+        notes = getattr(message, "notes", None)
+        noted = notes.get(_HASHED) if notes is not None else None
+        if noted is None or noted.before != state:
+            after = hashlib.sha256(state + _essence(message)).digest()
+            noted = _Hashed(state, after, after[:20].hex())
+            if notes is not None:
+                notes[_HASHED] = noted
+        state = noted.after
+        hashes.append(noted.shown)
     return hashes
+
+
+class _Hashed(NamedTuple):
+    """The states of the rolling hash before and after a message, as it was last. Its conversation repeats it there."""
+
+    before: bytes
+    after: bytes
+    shown: str
+
+
+_HASHED = "hashed"
 
 
 class Trace:
@@ -164,17 +181,19 @@ class Trace:
 
     def _suffix(self, before: Sequence[Message], reply: Message) -> str:
         if call_ids := _call_ids(reply):
-            parts: list[bytes] = [b"calls", json.dumps(sorted(call_ids)).encode()]
+            parts = [_CALLS, hashlib.sha256(json.dumps(sorted(call_ids)).encode()).digest()]
         else:
             # not tools' results, because harnesses cut those first
             last = next((m for m in reversed(before) if m.get("role") == "user"), None)
-            parts = [b"words", _essence(reply), *([] if last is None else [_essence(last)])]
+            said = [reply, *([] if last is None else [last])]
             if _n_characters(reply) < LONG_REPLY and last is not None:
-                parts.append(_essence(next(m for m in before if m.get("role") == "user")))
-        digest = hashlib.sha256(self._seed)
-        for part in parts:
-            digest.update(hashlib.sha256(part).digest())
+                said.append(next(m for m in before if m.get("role") == "user"))
+            parts = [_WORDS, *map(_digest, said)]
+        digest = hashlib.sha256(self._seed + b"".join(parts))
         return digest.hexdigest()[:40]
+
+
+_CALLS, _WORDS = (hashlib.sha256(kind).digest() for kind in (b"calls", b"words"))
 
 
 def _with_stop(reply: Message, stop: str | None) -> Message:
@@ -263,6 +282,11 @@ def _joined(message: Message) -> Any:
 def _text(message: Message) -> str:
     content = _content(message)
     return content if isinstance(content, str) else ""
+
+
+@once
+def _digest(message: Message) -> bytes:
+    return hashlib.sha256(_essence(message)).digest()
 
 
 @once

@@ -5,14 +5,14 @@ conversation to be parsed and hashed.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
-from burnish.journal.blobs import N_DAY, Parted, dated, is_storable, key_of, storable, text_of
+from burnish.journal.blobs import N_TIME, SHORT, Parted, dated, is_key_of, is_storable, key_of, storable, text_of
 from burnish.journal.linked_turns import LinkedTurn
 from burnish.journal.turns import to_bytes
 from burnish.records import Feedback, Interaction, Message, Sampling, digest_of_voice
@@ -91,39 +91,52 @@ class Stored:
     def of(cls, given: Prepared, parent: LinkedTurn | None) -> "Stored":
         """What `parent`, the continued turn, has keeps its key: it is stored, the parent could not be there without."""
         turn = given.turn
-        texts: dict[str, str] = {}
-        parts: dict[str, str] = {}
+        texts, parts, tools = _Keys(()), _Keys(()), _Keys(())
         if parent is not None:
-            tools = () if parent.tools_digest is None else (parent.tools_digest,)
-            texts = _by_digest((*parent.message_digests, parent.reply_digest, *tools))
-            parts = _by_digest(parent.part_digests)
+            texts = _Keys([*parent.message_digests, parent.reply_digest])
+            parts = _Keys(parent.part_digests)
+            tools = _Keys([parent.tools_digest] if parent.tools_digest is not None else ())
         new_texts: dict[str, str] = {}
         new_parts: dict[str, bytes] = {}
 
-        def of_text(value: Any, blob: Blob) -> str:
-            if (key := texts.get(blob.digest[N_DAY:])) is None:
-                key = key_of(value, blob.digest, turn.ended_at)
+        def of_text(keys: "_Keys", place: int, value: Any, blob: Blob) -> str:
+            if (key := keys.find(place, blob.digest)) is None:
+                key = key_of(value, blob.digest, turn.started_at, is_short=len(blob.body) < SHORT)
                 new_texts[key] = blob.body
             return key
 
-        def of_part(digest: str) -> str:
-            if (key := parts.get(digest[N_DAY:])) is None:
-                key = dated(digest, turn.ended_at)
+        def of_part(place: int, digest: str) -> str:
+            if (key := parts.find(place, digest)) is None:
+                key = dated(digest, turn.started_at)
                 new_parts[key] = given.prompt.parts[digest]
             return key
 
         return cls(
-            messages=list(map(of_text, turn.messages, given.messages)),
-            reply=of_text(turn.reply, given.reply),
-            tools=of_text(turn.tools, given.tools) if given.tools is not None else None,
-            parts=list(map(of_part, given.prompt.digests)),
+            messages=[
+                of_text(texts, place, value, blob)
+                for place, (value, blob) in enumerate(zip(turn.messages, given.messages, strict=True))
+            ],
+            reply=of_text(texts, -1, turn.reply, given.reply),
+            tools=of_text(tools, 0, turn.tools, given.tools) if given.tools is not None else None,
+            parts=list(map(of_part, range(len(given.prompt.digests)), given.prompt.digests)),
             new_texts=new_texts,
             new_parts=new_parts,
         )
 
 
-def _by_digest(keys: Iterable[str]) -> dict[str, str]:
-    return {key[N_DAY:]: key for key in keys}
+class _Keys:
+    """The keys of another turn. Most are found at the same place, so the others are looked through only if needed."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = keys
+        self._by_digest: dict[str, str] | None = None
+
+    def find(self, place: int, digest: str) -> str | None:
+        if 0 <= place < len(self._keys) and is_key_of(key := self._keys[place], digest):
+            return key
+        if self._by_digest is None:
+            self._by_digest = {key[N_TIME:]: key for key in self._keys}
+        return self._by_digest.get(digest[N_TIME:])
 
 
 def turn_of(given: Prepared, stored: Stored, **found: Any) -> LinkedTurn:

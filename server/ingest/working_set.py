@@ -73,8 +73,8 @@ class WorkingSet:
         new = [given for given in turns if given.turn.interaction_id not in self._filed]
         self._load_filed(given.turn.interaction_id for given in new)
         new = [given for given in new if not self._filed[given.turn.interaction_id]]
-        self._load_tries(new)
         self._load_alike(self._first_places(new))
+        self._load_tries([given for given in new if self._known_tries(given) is None])
         unlinked = self._unlinked(new)
         self._load_alike(self._further_places(unlinked))
         self._load_kept_out(self._kept_out_places(unlinked))
@@ -128,13 +128,12 @@ class WorkingSet:
     def tries(self, given: Prepared) -> list[LinkedTurn]:
         """The other tries of a request that ended within the retry window, earliest first."""
         turn, value = given.turn, given.trace.request
-        if (value, turn.request_id) not in self._tries:
+        found = self._known_tries(given)
+        if found is None:
             self._load_tries([given])
-        own = self._own["request_hash"].get(value, ())
-        found = [
-            *self._tries[value, turn.request_id],
-            *(each for each in own if each.request_id != turn.request_id and each.retry != turn.retry),
-        ]
+            found = self._tries[value, turn.request_id]
+        if own := self._own["request_hash"].get(value):
+            found = found + [each for each in own if each.request_id != turn.request_id and each.retry != turn.retry]
         since = turn.started_at - RETRY_WINDOW
         return sorted((each for each in found if each.ended_at > since), key=lambda each: each.ended_at)
 
@@ -287,6 +286,16 @@ class WorkingSet:
         asked = list(dict.fromkeys(names))
         found = linked_turns.filed(self.session, asked)
         self._filed |= {name: name in found for name in asked}
+
+    def _known_tries(self, given: Prepared) -> list[LinkedTurn] | None:
+        """The recorded tries, if they were loaded, or all turns with that request."""
+        pair = given.trace.request, given.turn.request_id
+        if pair in self._tries:
+            return self._tries[pair]
+        same = self._alike["request_hash"].get(pair)
+        if same is None or len(same) == MOST_ALIKE:  # there may be more
+            return None
+        return [each.turn for each in same if each.turn.retry != given.turn.retry]
 
     def _load_tries(self, turns: Sequence[Prepared]) -> None:
         asked = [

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from burnish.journal.blobs import text_of
-from burnish.segments.texts import Texts
+from burnish.segments.texts import READ
 
 TEXTS = ("", "plain", 'quo"te \\ / \n\t\x00', "Größe 漢字 \U0001f600", "half \ud800", "\u2028")
 
@@ -30,15 +30,15 @@ def test_other_values_are_stored_alike(value: object) -> None:
     [*(json.dumps({"content": each, "role": "user"}) for each in TEXTS), '{"a": 1e400}', "[1, 2.50, -0, 1E5]"],
 )
 def test_a_text_is_parsed_as_json_says(text: str) -> None:
-    found = Texts().parse(text.encode())
+    found = READ.of(text.encode())
     assert json.dumps(found) == json.dumps(json.loads(text))
 
 
 def test_a_number_that_is_none_is_kept() -> None:
-    assert math.isnan(Texts().parse(b'{"a": NaN}')["a"])
+    assert math.isnan(READ.of(b'{"a": NaN}')["a"])
 
 
 @pytest.mark.parametrize("text", [b"{", b'"\xff"', b""])
 def test_a_text_that_is_no_json_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError):
-        Texts().parse(text)
+        READ.of(text)

@@ -8,7 +8,7 @@ import msgspec
 
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal.shadows import Drawn
-from burnish.records import IntArray, int_array
+from burnish.records import IntArray
 from burnish.server.rollout.engine.vllm_http import VllmHttp
 from burnish.wire import chunks
 from burnish.wire.draft import Draft
@@ -86,12 +86,13 @@ class VllmSource:
         except (msgspec.DecodeError, ValueError) as error:
             raise UnsoundReply(f"the engine's answer is no completion of one choice: {raw[:200]!r}") from error
         draft = Draft.of(choice)
-        prompt_ids = int_array(chunk.prompt_token_ids or ())
-        if (problem := draft.quarantine(prompt_ids)) is not None:
+        if not draft.prompt_ids:
+            draft.add_prompt(chunk.prompt_token_ids)
+        if (problem := draft.quarantine()) is not None:
             raise UnsoundReply(problem)
         if draft.stop is not None:
             raise UnsoundReply(f"a stop string ended it: {draft.stop!r}")
-        return prompt_ids, Drawn(draft.message, draft.finish_reason or "", draft.token_ids, draft.logprobs)
+        return draft.prompt_ids, Drawn(draft.message, draft.finish_reason or "", draft.token_ids, draft.logprobs)
 
     async def close(self) -> None:
         await self._http.close()

@@ -4,8 +4,9 @@ A conversation sends its history with every request. So the prompts of its turns
 conversations with one system prompt. A prompt, as token ids, is cut into parts of equal length from its beginning. A
 turn keeps the digests of its parts and the ids after the last whole one.
 
-The first digits of a key are the day on which it was stored, but for system prompts and tool lists, which recur for
-longer. So the keys of a day lie side by side in an index, and a long journal is not read all over to file a turn.
+The first digits of a key are a time, so that new keys lie side by side in an index, and a long journal is not read all
+over to file a turn. It is the day for long texts and parts, and 5 ms for short texts, which are stored again where
+another conversation has them. System prompts and tool lists recur for longer, and have none.
 """
 
 import hashlib
@@ -34,6 +35,10 @@ MANY = 5000
 """Most parameters of one statement. SQLite takes 32,766."""
 N_DAY = 4
 """Hexadecimal digits of a key that are the day."""
+N_TIME = 10
+"""Those of the day and the time of the day. The digits behind them are always those of the digest."""
+SHORT = 2000
+"""Characters. Storing a shorter text twice costs less than changing a page of the index for each text."""
 DAY = 86_400.0
 N_BYTES = 4
 """Bytes of an id."""
@@ -61,17 +66,22 @@ def dated(digest: str, at: float) -> str:
     return f"{int(at / DAY) % 16**N_DAY:0{N_DAY}x}{digest[N_DAY:]}"
 
 
-def key_of(value: Any, digest: str, at: float) -> str:
-    """The key of a message or a tool list that is stored at `at`. System prompts and tool lists have no day: many
-    conversations have them, for many days.
-    """
+def timed(digest: str, at: float) -> str:
+    """The same with the day and the time of the day."""
+    return f"{int(at / DAY * 16 ** (N_TIME - N_DAY)) % 16**N_TIME:0{N_TIME}x}{digest[N_TIME:]}"
+
+
+def key_of(value: Any, digest: str, at: float, *, is_short: bool = False) -> str:
+    """The key of a message or a tool list that is stored at `at`."""
     recurs = not isinstance(value, Mapping) or value.get("role") in ("system", "developer")
-    return digest if recurs else dated(digest, at)
+    if recurs:
+        return digest
+    return timed(digest, at) if is_short else dated(digest, at)
 
 
 def is_key_of(key: str, digest: str) -> bool:
-    """True if `key` is `digest`, but for the day."""
-    return key[N_DAY:] == digest[N_DAY:]
+    """True if `key` is `digest`, but for the time."""
+    return key[N_TIME:] == digest[N_TIME:]
 
 
 def store(session: Session, value: Any) -> str:

@@ -1,11 +1,11 @@
 """Turns as linking reads them: their places, their kind and their state, without tokens. Many with one query."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import NamedTuple
 
+import msgspec
 from sqlalchemy import TextClause, text
 from sqlmodel import Session
 
@@ -65,12 +65,12 @@ class LinkedTurn:
 
     @property
     def message_digests(self) -> list[str]:
-        found: list[str] = json.loads(self.digests)
+        found: list[str] = msgspec.json.decode(self.digests)
         return found
 
     @property
     def part_digests(self) -> list[str]:
-        found: list[str] = json.loads(self.prompt_parts)
+        found: list[str] = msgspec.json.decode(self.prompt_parts)
         return found
 
 

@@ -30,6 +30,8 @@ from burnish.segments.prefixes import STEP, Mark, Place, Prefixes, marks_of, n_a
 
 log = structlog.get_logger(__name__)
 SHARED = b"BRN2"
+BUFFER = 128 * 1024
+"""Bytes that are read at a time."""
 MAX_AGE = 3600.0
 """Seconds after which a file that holds something is left for a new one, so that it can be removed."""
 _STAMP = 20  # digits of a file name's time, in nanoseconds
@@ -223,7 +225,7 @@ def read(path: Path, offset: int = 0) -> Iterator[tuple[Record | None, int]]:
     None stands for a sound frame whose text no parser here takes, because its client nested it too deep, for example.
     Raises SegmentError at a complete frame with the wrong magic or checksum.
     """
-    with path.open("rb") as handle:
+    with path.open("rb", buffering=BUFFER) as handle:
         handle.seek(offset)
         while len(header := handle.read(HEADER.size)) == HEADER.size:
             magic, length, checksum = HEADER.unpack(header)

@@ -132,8 +132,8 @@ def _head(text: bytes, remembers: bool) -> dict[str, Any]:
             pass
         else:
             tree = {name: value for name in _FIELDS if (value := getattr(head, name)) is not msgspec.UNSET}
-            tree["messages"] = [READ.parse(bytes(message)) for message in head.messages]
-            tree["tools"] = READ.parse(bytes(head.tools))
+            tree["messages"] = [READ.of(bytes(message)) for message in head.messages]
+            tree["tools"] = READ.of(bytes(head.tools))
             return tree
     return dict(json.loads(text.decode("utf-8", "surrogatepass")))
 
@@ -145,7 +145,7 @@ def _taken_apart(answer: bytes, *, is_remote: bool) -> dict[str, Any]:
         "reply": Text(draft.message),
         "finish_reason": draft.finish_reason,
         "is_aborted": draft.finish_reason in (None, ABORTED),
-        "quarantine": None if is_remote else problem or draft.quarantine(draft.prompt_ids),
+        "quarantine": None if is_remote else problem or draft.quarantine(),
         "stop": draft.stop,
         "prompt_ids": draft.prompt_ids,
         "token_ids": draft.token_ids,
@@ -159,7 +159,7 @@ def _draft_of(answer: bytes) -> tuple[Draft, str | None]:
     try:
         read = chunks.read(answer)
         draft = Draft.of(read.choices[0])
-        if read.prompt_token_ids and not draft.prompt_ids:
+        if not draft.prompt_ids:
             draft.add_prompt(read.prompt_token_ids)
         return draft, None
     except _UNREADABLE as error:

@@ -69,11 +69,11 @@ class Words(msgspec.Struct, gc=False):
 
 
 class Choice(Words, gc=False):
-    """The whole choice, with what was sampled."""
+    """The whole choice, with what was sampled. The prompt's ids stay text (src/burnish/wire/prompt_ids.py)."""
 
     logprobs: Logprobs | None = None
     token_ids: list[int] | None = None
-    prompt_token_ids: list[int] | None = None
+    prompt_token_ids: msgspec.Raw = NOTHING
 
 
 class CachedTokens(msgspec.Struct, gc=False):
@@ -112,7 +112,7 @@ class Chunk(Answer, gc=False):
     """One event's data, or one whole body, read."""
 
     choices: Sequence[Choice] = ()
-    prompt_token_ids: list[int] | None = None
+    prompt_token_ids: msgspec.Raw = NOTHING
 
 
 _decoder = msgspec.json.Decoder(Chunk)

@@ -8,8 +8,11 @@ import math
 from array import array
 from typing import Any
 
+import msgspec
+
 from burnish.records import FloatArray, IntArray, int_array
 from burnish.wire.chunks import CallPiece, Choice, Words
+from burnish.wire.prompt_ids import ids_in
 
 ABORTED = "abort"  # vLLM's finish_reason for a reply that it gave up
 ABSENT_LOGPROB = -9998.0  # vLLM writes -9999 if it has none
@@ -59,20 +62,19 @@ class Draft:
                     self.token_ids += int_array(choice.token_ids)
         except OverflowError as error:
             self._note(f"token ids out of range: {error}")
-        if choice.prompt_token_ids:
-            self.add_prompt(choice.prompt_token_ids)
+        self.add_prompt(choice.prompt_token_ids)
         if choice.logprobs is not None:
             if choice.logprobs.content:
                 self._add_logprobs([entry.logprob for entry in choice.logprobs.content])
             elif choice.logprobs.token_logprobs:
                 self._add_logprobs(choice.logprobs.token_logprobs)
 
-    def add_prompt(self, token_ids: list[int]) -> None:
+    def add_prompt(self, text: msgspec.Raw) -> None:
         """The prompt's ids, which an engine gives with a choice or beside the choices."""
         try:
-            self.prompt_ids += int_array(token_ids)
-        except OverflowError as error:
-            self._note(f"token ids out of range: {error}")
+            self.prompt_ids += ids_in(bytes(text))
+        except (OverflowError, msgspec.DecodeError) as error:
+            self._note(f"unreadable prompt ids: {error}")
 
     @property
     def message(self) -> dict[str, Any]:
@@ -85,11 +87,11 @@ class Draft:
             message["tool_calls"] = [self._call(position) for position in sorted(self._calls)]
         return message
 
-    def quarantine(self, prompt_ids: IntArray) -> str | None:
+    def quarantine(self) -> str | None:
         """Why ids and log-probs cannot be trusted. None if they are consistent."""
         if self._problem is not None:
             return self._problem
-        if not prompt_ids:
+        if not self.prompt_ids:
             return "no prompt token ids"
         if not self.token_ids:
             return "no sampled token ids"

@@ -107,23 +107,30 @@ def test_a_prompt_is_stored_whole_after_one_of_an_earlier_schema_or_an_erased_on
         assert interaction_of(session, session.get_one(InteractionRow, "2")).prompt_ids == ids
 
 
-def test_a_text_keeps_the_key_of_the_day_on_which_its_conversation_said_it(any_journal: Journal, pen: Pen) -> None:
-    """A system prompt has one key on all days, because many conversations have it."""
+def test_a_text_keeps_the_key_of_the_time_at_which_its_conversation_said_it(any_journal: Journal, pen: Pen) -> None:
+    """A system prompt has one key on all days, because many conversations have it. A long text has one on each day."""
     ids = array("i", range(2 * PART))
     system = {"role": "system", "content": "Be brief."}
-    days = [{"started_at": n * DAY, "ended_at": n * DAY + 1.0} for n in (0x4000, 0x4001)]
-    first = pen.say([system, user("hi")], "a", interaction_id="0", prompt_ids=ids[:PART], **days[0])
-    pen.say(follow(first, user("on")), "b", interaction_id="1", prompt_ids=ids, **days[1])
-    pen.say([system, user("hi")], "a", interaction_id="2", prompt_ids=ids[:PART], key_id="key-2", **days[1])
+    times = [{"started_at": n * DAY, "ended_at": n * DAY + 1.0} for n in (0x4000, 0x4001, 0x4001 + 0.5)]
+    long = "A long story. " * 200
+    first = pen.say([system, user("hi")], long, interaction_id="0", prompt_ids=ids[:PART], **times[0])
+    pen.say(follow(first, user("on")), "b", interaction_id="1", prompt_ids=ids, **times[1])
+    pen.say([system, user("hi")], long, interaction_id="2", prompt_ids=ids[:PART], key_id="key-2", **times[1])
+    pen.say([system, user("hi")], long, interaction_id="3", prompt_ids=ids[:PART], key_id="key-3", **times[2])
     ingest(any_journal, pen)
     with any_journal.read() as session:
-        rows = [session.get_one(InteractionRow, name) for name in "012"]
-        one, two, other = ([*row.message_digests, row.reply_digest] for row in rows)
+        rows = [session.get_one(InteractionRow, name) for name in "0123"]
+        one, two, other, last = ([*row.message_digests, row.reply_digest] for row in rows)
         parts = [row.prompt_parts for row in rows]
-    assert two[:3] == one and other[0] == one[0] == text_of(system)[0]
+    assert two[:3] == one and last[0] == other[0] == one[0] == text_of(system)[0]
     assert [key[:4] for key in (*one[1:], *two[3:], *other[1:])] == ["4000"] * 2 + ["4001"] * 4
-    assert [key[4:] for key in other] == [key[4:] for key in one]
-    assert parts[1][:1] == parts[0] and [key[:4] for each in parts for key in each] == ["4000", "4000", "4001", "4001"]
+    assert [key[4:10] for key in (one[1], other[1], last[1])] == ["000000", "000000", "800000"]
+    assert all(key[10:] == text_of(user("hi"))[0][10:] for key in (one[1], other[1], last[1]))
+    assert one[2] != other[2] == last[2] and one[2][4:] == other[2][4:]
+    assert (
+        parts[1][:1] == parts[0]
+        and [key[:4] for each in parts for key in each] == ["4000", "4000", "4001"] + ["4001"] * 2
+    )
 
 
 def test_a_prompt_without_a_part_names_the_remedy(any_journal: Journal, pen: Pen) -> None:

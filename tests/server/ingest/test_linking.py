@@ -1,10 +1,12 @@
 """Which messages are equal, and which reply a request continues: pure functions."""
 
+import json
 from typing import Any
 
 import pytest
 
 from burnish.records import LinkRule, Message
+from burnish.segments.texts import READ
 from burnish.server.ingest.linking import Candidate, Trace, choose, is_same, prefix_hashes
 from tests.factories import assistant, interaction, user
 
@@ -81,6 +83,15 @@ def test_strange_messages_have_a_hash_too(strange: dict[str, Any]) -> None:
     """A record can hold anything that a client sent, and no record may stop the ingester."""
     assert prefix_hashes("s", [strange]) == prefix_hashes("s", [dict(strange)])
     assert prefix_hashes("s", [strange]) != prefix_hashes("s", [user("x")])
+
+
+def test_a_hash_that_is_remembered_with_a_message_is_that_of_its_place() -> None:
+    """The ingester's messages keep their last hash. The same message may be elsewhere in another conversation."""
+    plain = [user("a"), assistant("x"), user("a"), assistant("x"), user("b")]
+    texts = [READ.of(json.dumps(message).encode()) for message in plain]
+    assert texts[0] is texts[2]
+    for scope, messages in (("s", slice(0, 5)), ("t", slice(0, 5)), ("s", slice(2, 5)), ("s", slice(0, 3))):
+        assert prefix_hashes(scope, texts[messages]) == prefix_hashes(scope, plain[messages])
 
 
 def test_a_prefix_is_more_than_its_last_message() -> None:

@@ -13,6 +13,7 @@ from burnish.server.gateway.dialects.messages.message import Tree
 from burnish.server.gateway.dialects.messages.tool_calls import block_of
 from burnish.server.gateway.http.sse import event_of
 from burnish.wire.chunks import Answer, CallPiece, Choice, Chunk, Piece
+from burnish.wire.prompt_ids import n_ids_in
 
 
 class MessageRenderer:
@@ -45,7 +46,7 @@ class MessageRenderer:
         events = []
         if not self._has_begun:
             self._has_begun = True
-            self._n_prompt = len(chunk.prompt_token_ids or ())
+            self._n_prompt = n_ids_in(bytes(chunk.prompt_token_ids))
             start = message.message(self._id, self._model, [], message.counts(self._n_prompt, 0))
             events.append(event_of({"type": "message_start", "message": start}, "message_start"))
         for choice in chunk.choices:
