@@ -11,7 +11,7 @@ from benchmarks.learning import frozen
 from benchmarks.real_model import model
 from benchmarks.real_model.continual import part as continual
 from benchmarks.real_model.continual.run import graded
-from benchmarks.real_model.continual.wishes import OWN_VIEW, POPULATIONS, SPOKEN_TO
+from benchmarks.real_model.continual.wishes import OWN_VIEW, POPULATIONS, SPOKEN_TO, people
 from benchmarks.real_model.english import world
 from benchmarks.real_model.english.arms import ARMS, PRODUCT
 from benchmarks.real_model.english.notes import EnglishNotes
@@ -23,12 +23,12 @@ from burnish.errors import BurnishError
 from burnish.sandbox.demo.worlds import UNSEEN
 from burnish.sandbox.english import questions
 from burnish.sandbox.english.style import HOUSE_STYLE, NO_COMMAS, SHORT, Wish
-from burnish.sandbox.english.users import EnglishUser
+from burnish.sandbox.english.users import WRITES_IT, EnglishUser
 from burnish.server.rollout.forgetting_prompts import read_prompts
 
 RECORDED = {
     "english": "afc05fdf0a6e89bc3704936c88c23d354ed837f8f5b18230ee32cc7f771f16d7",
-    "continual": "2e971d75445201924096fd7ee9a38e99b9f8c21396771e3996dd2a7128d07e9d",
+    "continual": "07d4e47a0d692cd4699140f700857b8db18f5c02d5ba644f51fa66dcaf3e0a3a",
 }
 """Who changes a world throws away all that was measured in it."""
 
@@ -57,13 +57,33 @@ def test_one_reply_can_keep_all_wishes() -> None:
 
 
 def test_users_of_a_population_want_its_wishes_alone() -> None:
-    first, second = world.people(0), world.people(0, POPULATIONS[1], "of 2")
+    first, second = people(0, 0), people(0, 1)
 
     assert {user.wishes for user in first} == {HOUSE_STYLE}
     assert {user.wishes for user in second} == {(OWN_VIEW,)}
     assert not {user.name for user in first} & {user.name for user in second}
     said = {_comment(user) for user in second for _ in range(20)}
     assert said <= {None, *OWN_VIEW.sayings} and len(said) == 5
+
+
+def test_the_first_population_is_that_of_the_english_world() -> None:
+    told = [
+        [[user.opening(), user.react("No.")] for _ in range(20)]
+        for users in (people(3, 0), world.people(3))
+        for user in users
+    ]
+    assert told[: len(told) // 2] == told[len(told) // 2 :]
+
+
+@pytest.mark.parametrize("place", range(len(POPULATIONS)))
+def test_users_of_each_population_write_right_replies_as_often(place: int) -> None:
+    """A written reply keeps their wishes, and is about the question."""
+    users = people(1, place)
+    reactions = [(user.opening(), user.react("No."))[1] for user in users for _ in range(100)]
+    written = [reaction.demonstration for reaction in reactions if reaction.demonstration is not None]
+    assert len(written) / len(reactions) == pytest.approx(WRITES_IT, abs=0.04)
+    assert all(wish.is_kept(reply) for reply in written for wish in POPULATIONS[place])
+    assert len({reply.split(" ", 1)[0] for reply in written}) >= 2
 
 
 def _comment(user: EnglishUser) -> str | None:

@@ -11,7 +11,7 @@ from benchmarks.learning.queue import Tell
 from benchmarks.learning.results import Result
 from benchmarks.learning.style.run import Plan, converse
 from benchmarks.learning.style.talk import Talker
-from benchmarks.real_model.continual.wishes import N_EACH, POPULATIONS
+from benchmarks.real_model.continual.wishes import N_EACH, POPULATIONS, people
 from benchmarks.real_model.english import world
 from benchmarks.real_model.english.arms import Arm
 from benchmarks.real_model.english.run import by_interactions, costs, lengths, talk_of
@@ -46,8 +46,8 @@ async def play(
             return seen[n_before + n][name]
 
         n_late, plan = 0, Plan(n_each, (n_each,))
-        for place, wishes in enumerate(POPULATIONS):
-            talk.talkers = [Talker(user) for user in world.people(seed, wishes, f"of {place + 1}" if place else "")]
+        for place in range(len(POPULATIONS)):
+            talk.talkers = [Talker(user) for user in people(seed, place)]
             look = partial(examine, place * n_each, f"score_{place + 1}")
             n_late += (await converse(running, talk, plan, look, tell, world.PATIENCE)).n_late
         curves = by_interactions(seen) | lengths(running)
