@@ -24,7 +24,7 @@ PARTS = ("gateway", "ingester", "swapper", "judge", "learner", "engine")
 PATIENCE = 180.0
 _LISTENS = "0A"
 """A socket's state in /proc/net/tcp."""
-VLLM = "vllm.entrypoints.openai.api_server"
+VLLM = "burnish.processes.vllm_on_cpu"
 """What the command of a vLLM says."""
 ADAPTERS = (1, 2)
 """Versions that the server has before the first fault. The later one is live."""

@@ -62,7 +62,7 @@ def test_engine_killed_gives_503_with_retry_after_and_comes_back_by_itself(whole
     if whole.chat("Copy 1 2.")[1]["system_fingerprint"] == "agent@v0":
         learn_once(whole)
     version = whole.chat("Copy 1 2.")[1]["system_fingerprint"]
-    os.kill(whole.pid_of("vllm.entrypoints.openai.api_server"), signal.SIGKILL)
+    os.kill(whole.pid_of("burnish.processes.vllm_on_cpu"), signal.SIGKILL)
     seen: list[tuple[int, str | None]] = []
 
     def is_back() -> bool:

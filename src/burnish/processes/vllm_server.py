@@ -28,6 +28,8 @@ from burnish.records import VersionName
 
 log = structlog.get_logger()
 SERVER = "vllm.entrypoints.openai.api_server"
+ON_CPU = "burnish.processes.vllm_on_cpu"
+"""The same server on a CPU, with one worker and the pinned version of vLLM (decision 71)."""
 IN_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """vLLM's worker in its scheduler's process. On a CPU vLLM makes two processes, and the one that waits spins on a core.
 It rejects the short name (`uni`) there, so the full name is given (decision 14).
@@ -51,7 +53,7 @@ def engine_url(settings: Settings) -> str:
 
 def command(settings: Settings) -> list[str]:
     """The argument vector of the vLLM server."""
-    engine = settings.engine
+    engine, server = settings.engine, SERVER
     flags: dict[str, object] = {
         "--model": engine.model,
         "--served-model-name": BASE_NAME,
@@ -79,6 +81,7 @@ def command(settings: Settings) -> list[str]:
         flags["--worker-extension-cls"] = "burnish.vllm_patches.Patched"
         if not any(given.startswith(SEVERAL_WORKERS) for given in engine.extra_args):
             flags["--distributed-executor-backend"] = IN_PROCESS
+            server = ON_CPU if _is_pinned() else SERVER
     takes_adapters = model_files.takes_adapters(engine.model)
     if takes_adapters:
         flags["--max-loras"] = engine.max_loras
@@ -87,7 +90,7 @@ def command(settings: Settings) -> list[str]:
     if lacking := sorted(DISPENSABLE - _known_flags(settings.run_dir)):
         log.warning("this vLLM lacks flags: they are left out", version=_version(), pinned=PINNED, flags=lacking)
         flags = {name: value for name, value in flags.items() if name not in lacking}
-    arguments = [sys.executable, "-m", SERVER]
+    arguments = [sys.executable, "-m", server]
     if takes_adapters:
         arguments.append("--enable-lora")
         if not machine.has_gpu():  # vLLM never compiles there with adapters, and only with this flag takes its kernels
@@ -149,6 +152,10 @@ def _version() -> str | None:
     return None
 
 
+def _is_pinned() -> bool:
+    return (_version() or "").partition("+")[0] == PINNED
+
+
 def _known_flags(folder: Path) -> frozenset[str]:
     """The dispensable flags that the installed vLLM knows.
 
@@ -156,7 +163,7 @@ def _known_flags(folder: Path) -> frozenset[str]:
     in `folder`. If it does not answer, every flag counts as known.
     """
     version = _version()
-    if version is None or version.partition("+")[0] == PINNED:
+    if version is None or _is_pinned():
         return DISPENSABLE
     file = folder / f"vllm-{version}-flags.txt"
     if not file.exists():

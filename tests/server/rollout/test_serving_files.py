@@ -20,7 +20,16 @@ from burnish.errors import ConfigError, TableError
 from burnish.files import hold, make_private, replace_text
 from burnish.in_flight import is_drained, lock_of, path_of
 from burnish.keys import engine_key
-from burnish.processes.vllm_server import IN_PROCESS, MAX_QUEUED, PINNED, SERVER, check_model, command, environment
+from burnish.processes.vllm_server import (
+    IN_PROCESS,
+    MAX_QUEUED,
+    ON_CPU,
+    PINNED,
+    SERVER,
+    check_model,
+    command,
+    environment,
+)
 from burnish.server.gateway.heartbeat import Heartbeat
 from burnish.server.rollout.forgetting_prompts import read_prompts, shown
 from tests.fakes import make_version
@@ -220,7 +229,7 @@ def test_an_engine_is_started_with_the_versions_it_had_but_not_with_damaged_ones
     modules = arguments[arguments.index("--lora-modules") + 1 :]
     assert [json.loads(module)["name"] for module in modules] == ["agent@v2"]
     assert Path(json.loads(modules[0])["path"]).is_absolute()
-    assert arguments[1:3] == ["-m", "vllm.entrypoints.openai.api_server"]
+    assert arguments[1:3] == ["-m", "burnish.processes.vllm_on_cpu"]
     for flag, value in {"--host": "127.0.0.1", "--port": "8701", "--scheduling-policy": "priority"}.items():
         assert arguments[arguments.index(flag) + 1] == value
 
@@ -238,11 +247,14 @@ def test_on_a_cpu_the_worker_is_in_the_schedulers_process_unless_several_are_wan
     monkeypatch.setattr("shutil.which", lambda name: None)
     prepare(settings).close()
     assert command(settings)[command(settings).index(flag) + 1] == IN_PROCESS
+    assert command(settings)[2] == ON_CPU
     for wanted in (["--tensor-parallel-size=2"], ["-tp", "2"], [flag, "mp"]):
         several = settings.model_copy(update={"engine": engine.model_copy(update={"extra_args": wanted})})
         assert IN_PROCESS not in command(several)
+        assert command(several)[2] == SERVER
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/nvidia-smi")
     assert flag not in command(settings)
+    assert command(settings)[2] == SERVER
 
 
 def test_another_vllm_is_asked_once_for_its_flags_and_what_it_lacks_is_left_out(
@@ -262,7 +274,7 @@ def test_another_vllm_is_asked_once_for_its_flags_and_what_it_lacks_is_left_out(
         assert whole[whole.index(flag) + 1] == value
         assert flag not in arguments
     assert [part for part in whole if part not in arguments] == [
-        "--api-server-count", "1", "--max-num-queued-reqs", str(MAX_QUEUED)
+        ON_CPU, "--api-server-count", "1", "--max-num-queued-reqs", str(MAX_QUEUED)
     ]  # fmt: skip
     assert [(entry["log_level"], entry["version"], entry["flags"]) for entry in logs] == [
         ("warning", "0.22.1", ["--api-server-count", "--max-num-queued-reqs"])
@@ -278,7 +290,7 @@ def test_a_vllm_that_does_not_answer_gets_every_flag(
     monkeypatch.setattr("sys.executable", "/bin/false")
     whole = command(settings)
     monkeypatch.setattr("burnish.processes.vllm_server.metadata.version", lambda name: "0.22.1")
-    assert command(settings) == whole
+    assert command(settings) == [SERVER if part == ON_CPU else part for part in whole]
 
 
 def test_the_pinned_vllm_is_the_projects() -> None:
