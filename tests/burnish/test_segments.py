@@ -112,6 +112,8 @@ def test_an_answer_kept_as_it_stands_is_taken_apart_when_read() -> None:
         ({"token_ids": [7]}, "1 token ids but 2 log-probs"),
         ({"token_ids": ["7", "8"]}, "unreadable answer"),
         ({"token_ids": [7, 2**40]}, "out of range"),
+        ({"prompt_token_ids": ["5"]}, "unreadable prompt ids"),
+        ({"prompt_token_ids": [2**40]}, "unreadable prompt ids"),
         ({"logprobs": {"content": "?"}}, "unreadable answer"),
         ({"logprobs": None}, "2 token ids but 0 log-probs"),
         ({"message": {"role": "assistant", "content": 3}}, "unreadable answer"),

@@ -62,7 +62,8 @@ class Draft:
                     self.token_ids += int_array(choice.token_ids)
         except OverflowError as error:
             self._note(f"token ids out of range: {error}")
-        self.add_prompt(choice.prompt_token_ids)
+        if choice.prompt_token_ids:
+            self.add_prompt(choice.prompt_token_ids)
         if choice.logprobs is not None:
             if choice.logprobs.content:
                 self._add_logprobs([entry.logprob for entry in choice.logprobs.content])
