@@ -4,12 +4,12 @@ SQLite is in the process, so a prepared statement for each row costs little. Pos
 one statement.
 """
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, CursorResult, Table, TextClause, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
@@ -66,7 +66,7 @@ def given(dialect: str, **columns: str) -> str:
 
 
 def as_given(rows: Sequence[Sequence[Any]]) -> str:
-    return msgspec.json.encode(rows).decode()
+    return json.dumps(rows)
 
 
 def select_in(session: Session, statement: str, names: Collection[str]) -> Sequence[Any]:
@@ -78,7 +78,7 @@ def execute_in(session: Session, statement: str, names: Collection[str]) -> Curs
     """The result of `statement`, in which `IN :names` stands for `names`."""
     connection = session.connection()
     is_postgresql = connection.dialect.name == "postgresql"
-    values: Any = list(names) if is_postgresql else msgspec.json.encode(list(names)).decode()
+    values: Any = list(names) if is_postgresql else json.dumps(list(names))
     return connection.execute(_in_names(statement, is_postgresql), {"names": values})
 
 
