@@ -288,7 +288,7 @@ class WorkingSet:
         self._filed |= {name: name in found for name in asked}
 
     def _known_tries(self, given: Prepared) -> list[LinkedTurn] | None:
-        """The recorded tries, if they were loaded, or all turns with that request."""
+        """The recorded tries. None if neither they nor all turns with that request were loaded."""
         pair = given.trace.request, given.turn.request_id
         if pair in self._tries:
             return self._tries[pair]

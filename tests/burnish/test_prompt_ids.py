@@ -35,13 +35,13 @@ def test_what_was_read_is_not_changed_by_its_reader() -> None:
     assert list(ids_in(text)) == [7] * PART
 
 
-@pytest.mark.parametrize("text", [b"", b"null", b"[]"])
+@pytest.mark.parametrize("text", [b"", b"null", b"[]", b"[ ]"])
 def test_no_ids(text: bytes) -> None:
     assert not ids_in(text)
     assert n_ids_in(text) == 0
 
 
-@pytest.mark.parametrize(("text", "n"), [(b"[0]", 1), (b"[5,6]", 2), (b"[5, 6, 7]", 3)])
+@pytest.mark.parametrize(("text", "n"), [(b"[0]", 1), (b"[5,6]", 2), (b"[5, 6, 7]", 3), (b"[ 5, 6 ]", 2)])
 def test_ids_are_counted(text: bytes, n: int) -> None:
     assert n_ids_in(text) == len(ids_in(text)) == n
 

@@ -2,8 +2,8 @@
 
 The first population wants the house style. The other wishes do not conflict with it: "I think you can keep it in a
 bag." keeps all of them. How often SmolLM2-135M-Instruct keeps them by itself and when told:
-docs/explanation/learning.md. All users write the right reply as often. What the later ones write is the first ones'
-reply in other words, so it keeps the first wishes, too.
+docs/explanation/learning.md. All users write the right reply as often. The later ones write the first ones' reply
+behind a few words, so it keeps the first wishes, too.
 """
 
 import random

@@ -32,7 +32,8 @@ def ids_in(text: bytes) -> IntArray:
 
 def n_ids_in(text: bytes) -> int:
     """How many ids there are, without reading them."""
-    return text.count(b",") + (b"0" <= text[1:2] <= b"9")
+    inner = text[1:-1].strip() if text.startswith(b"[") else b""
+    return inner.count(b",") + 1 if inner else 0
 
 
 def _read_part(part: bytes) -> IntArray:
