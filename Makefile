@@ -8,7 +8,7 @@ help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: ## Make or update .venv (the other targets do this too)
-	@$(PYTHON) bootstrap.py
+	@$(PYTHON) bootstrap.py $(if $(BUILD),--build $(BUILD))
 
 demo: setup ## Let simulated users teach a real language model (fetches it at first, 93 MB)
 	@$(BIN)/burnish demo

@@ -171,15 +171,25 @@ class AdapterStore:
         return manifest
 
     def _check_base(self, directory: Path, manifest: Mapping[str, Any]) -> None:
-        """A manifest without a base is accepted: the trial's probe decides."""
+        if (other := self._other_base(manifest)) is not None:
+            raise AdapterError(
+                f"{directory / MANIFEST}: made on base {other[:12]}…, the engine serves another one ({self.base}); "
+                "serve the other base with engine.model, or learn anew with another state directory (--state)"
+            )
+
+    def is_of_another_base(self, agent: str, version: int) -> bool:
+        """True if the version was made on another base than this store's. False if its manifest cannot be read."""
+        try:
+            return self._other_base(self.manifest(agent, version)) is not None
+        except AdapterError:
+            return False
+
+    def _other_base(self, manifest: Mapping[str, Any]) -> str | None:
+        """The revision of a version's base if it is another one. Without one the trial's probe decides."""
         made_on = (manifest.get("base") or {}).get("revision")
-        if self.base is None or made_on is None or made_on == (found := revision(self.base)):
-            return
-        raise AdapterError(
-            f"{directory / MANIFEST}: made on base {str(made_on)[:12]}…, the engine serves {found[:12]}… "
-            f"({self.base}); "
-            "serve the other base with engine.model, or learn anew"
-        )
+        if self.base is None or made_on is None or made_on == revision(self.base):
+            return None
+        return str(made_on)
 
     def sweep(self, agent: str, unfinished: Collection[int]) -> dict[Path, Path | None]:
         """Clean up after interrupted steps. `unfinished` are the numbers of this agent's steps that ended without a

@@ -1,6 +1,7 @@
 """Automatic rollback: one transaction from the evidence to the version before."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, select, update
@@ -53,14 +54,27 @@ def roll_back(session: Session, watch: CanaryRow, reason: str, *, max_rollbacks:
     }
 
 
-def why_orphaned(session: Session, agent: str, number: int) -> str | None:
-    """Why a candidate cannot pass: the version that it was trained from was rolled back automatically. None
-    otherwise."""
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Why a candidate cannot pass whatever it is worth. `comes_again`: nothing was found against what it learned."""
+
+    reason: str
+    comes_again: bool
+
+
+def orphaned(session: Session, agent: str, number: int) -> Orphan | None:
+    """Whether the version that a candidate was trained from was rolled back, or is not live any more because somebody
+    chose another one. Their choice would be undone if the candidate went live. None if neither is so.
+    """
     row = session.get_one(VersionRow, (agent, number))
-    parent = session.get(VersionRow, (agent, row.parent)) if row.parent_agent is None else None
-    if parent is None or parent.state != VersionState.ROLLED_BACK:
+    if row.parent_agent is not None:
         return None
-    return f"its parent {VersionName(agent, row.parent)} was rolled back"
+    parent, live = session.get(VersionRow, (agent, row.parent)), lifecycle.alias(session, agent) or 0
+    if parent is not None and parent.state == VersionState.ROLLED_BACK:
+        return Orphan(f"its parent {VersionName(agent, row.parent)} was rolled back", comes_again=False)
+    if row.step_id is not None and row.parent != live:
+        return Orphan(f"it was trained from v{row.parent}, and v{live} was made live meanwhile", comes_again=True)
+    return None
 
 
 def _refuse_children(session: Session, agent: str, parent: int) -> list[int]:

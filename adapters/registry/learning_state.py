@@ -70,7 +70,7 @@ def _busy(session: Session, agent: str) -> str | None:
     if tried is None:
         return None
     if tried.state == VersionState.CANARY:
-        return f"v{tried.version} answers a share of the conversations as a canary; `burnish canary show` has figures"
+        return f"v{tried.version} answers a share of the conversations as a canary; `burnish canary status` has figures"
     job = session.get(LoadJob, f"{agent}@v{tried.version}")
     waits = f" and waits: {job.error}" if job is not None and job.error else ""
     return f"v{tried.version} is on trial, for {time.time() - tried.created_at:.0f} s{waits}"

@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from burnish import serving_table
-from burnish.adapters.evidence.gate import Evidence, GateVerdict, decide
+from burnish.adapters.evidence.gate import Evidence, decide
 from burnish.adapters.evidence.heldout_replay import Replay
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import agents, auto_rollback, lifecycle
@@ -181,10 +181,11 @@ class Swapper:
             )
             live = lifecycle.alias(session, name.agent) or 0
             held = agents.find(session, name.agent).held
-            orphaned = auto_rollback.why_orphaned(session, name.agent, name.version) if is_candidate else None
+            orphan = auto_rollback.orphaned(session, name.agent, name.version) if is_candidate else None
         try:
-            if orphaned:
-                await self._refuse(job, name, Evidence(), GateVerdict((orphaned,)))
+            if orphan is not None:
+                await self._refuse(job, name, Evidence(), orphan.reason, gives_back=orphan.comes_again)
+                log.info("refused", version=str(name), reasons=orphan.reason)
             elif is_candidate and held:
                 self._fail(job, Conflict(f"{name.agent} is held: {held}; `burnish agents end-hold` ends it"), FOREVER)
             elif is_candidate:
@@ -232,7 +233,7 @@ class Swapper:
             await self._trial.warm(name)
             outcome = self._accept(job, name, live, evidence)
         else:
-            await self._refuse(job, name, evidence, verdict)
+            await self._refuse(job, name, evidence, "; ".join(verdict.faults), gives_back=verdict.has_forgotten)
         shown = {key: value for key, value in evidence.as_dict().items() if key not in ("mechanical", "slices")}
         log.info(
             outcome,
@@ -311,16 +312,12 @@ class Swapper:
         publish.sync(self._journal, self._file, name.agent, also_loaded=name.version)
         log.info("on canary", version=str(name))
 
-    async def _refuse(self, job: jobs.Leased, name: VersionName, evidence: Evidence, verdict: GateVerdict) -> None:
+    async def _refuse(
+        self, job: jobs.Leased, name: VersionName, evidence: Evidence, reason: str, *, gives_back: bool
+    ) -> None:
+        shown = evidence.as_dict()
         with self._journal.write() as session:
-            lifecycle.refuse(
-                session,
-                name.agent,
-                name.version,
-                reason="; ".join(verdict.faults),
-                evidence=evidence.as_dict(),
-                gives_back=verdict.has_forgotten,
-            )
+            lifecycle.refuse(session, name.agent, name.version, reason=reason, evidence=shown, gives_back=gives_back)
             jobs.finish(session, LoadJob, job)
         await self._unloader.unload(name)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from burnish import __version__, config, keys, serving_table
+from burnish.adapters.base_model import revision
 from burnish.adapters.evidence.base_answers import BaseRecord
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving.prepare import note_model
@@ -358,6 +359,22 @@ def test_doctor_says_who_needs_no_key(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert level_of(found, "this system does not tell whose a connection is") == "warning"
     _, found = findings(run, "--set", "gateway.open_inference=false")
     assert not any("whose a connection is" in said or "programs of the user" in said for said in found)
+
+
+def test_doctor_refuses_versions_of_another_model(run: Run, tmp_path: Path) -> None:
+    ours, theirs = model_dir(tmp_path / "ours"), model_dir(tmp_path / "theirs")
+    (theirs / "generation_config.json").write_text('{"temperature": 0.5}')
+    for number, manifest in ((2, {}), (3, {"base": {"revision": revision(ours)}})):
+        (version := tmp_path / ".burnish" / "adapters" / "agent" / f"v{number:06d}").mkdir(parents=True)
+        (version / "manifest.json").write_text(json.dumps(manifest))
+    assert findings(run, "--set", f"engine.model={ours}")[0] == 0
+    status, found = findings(run, "--set", f"engine.model={theirs}")
+    said = f".burnish has learned with another model than {theirs}: agent@v3. Give each model a state directory"
+    assert (status, level_of(found, said)) == (1, "fault")
+    refused = run("up", "--set", f"engine.model={theirs}", "--set", "gateway.port=0", "--set", "engine.port=0")
+    assert refused.status == 1 and said in refused.out + refused.error
+    shutil.rmtree(version)
+    assert findings(run, "--set", f"engine.model={theirs}")[0] == 0, "a version of no known model is tried"
 
 
 def remove(name: str) -> Callable[[Path], None]:

@@ -144,7 +144,7 @@ def test_a_rollback_is_one_transaction(any_journal: Journal) -> None:
         )
         lifecycle.announce(session, "agent", 3, parent=2, step_id=None, digest="d")
         assert canaries.split_of(session, "agent") is None
-        assert auto_rollback.why_orphaned(session, "agent", 3) is None
+        assert auto_rollback.orphaned(session, "agent", 3) is None
     with any_journal.write() as session:
         done = auto_rollback.roll_back(session, watch, "worse", max_rollbacks=1)
     assert (done["rows_dropped"], done["refused"], done["rollbacks_today"], done["learning_paused"]) == (
@@ -159,5 +159,6 @@ def test_a_rollback_is_one_transaction(any_journal: Journal) -> None:
         assert lifecycle.version(session, "agent", 2).state == "rolled_back"
         assert agents.find(session, "agent").held == "v2 was rolled back by itself: worse"
         assert canaries.history(session, "agent", 1)[0].state == CanaryState.STOPPED
-        assert auto_rollback.why_orphaned(session, "agent", 3) == "its parent agent@v2 was rolled back"
+        found = auto_rollback.orphaned(session, "agent", 3)
+        assert found == auto_rollback.Orphan("its parent agent@v2 was rolled back", comes_again=False)
         assert not auto_rollback.has_rows(session, "agent", 2, 0.0)

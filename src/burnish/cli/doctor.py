@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from burnish.adapters import model_files
 from burnish.adapters.evidence.base_answers import BaseRecord
+from burnish.adapters.files.store import AdapterStore
 from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, load_settings, out, print_json
 from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import JournalError
@@ -73,7 +74,7 @@ def warnings_of_model(settings: Settings) -> list[str]:
 def examine(settings: Settings) -> Iterator[Finding]:
     """The findings of all checks. All are cheap: nothing is started and no model is loaded."""
     checks: list[Callable[[Settings], Iterator[Finding]]] = [
-        _python, _packages, _memory, _disk, _ports, _model, _gpu, _exposure, _judge,
+        _python, _packages, _memory, _disk, _ports, _model, _base, _gpu, _exposure, _judge,
         _forgetting,
     ]  # fmt: skip
     for check in checks:
@@ -207,6 +208,19 @@ def _model_files(path: Path, settings: Settings) -> Iterator[Finding]:
             "warning",
             f"a context of {context} tokens is short: longer prompts and most of a judge's questions are refused",
             "Take a model with a longer context, or rate replies (POST /v1/feedback), which needs no judge.",
+        )
+
+
+def _base(settings: Settings) -> Iterator[Finding]:
+    """Whether the versions here were made on the engine's model. Another model's tokens mean something else."""
+    store = AdapterStore.of(settings)
+    strangers = [f"{agent}@v{n}" for agent, n in store.highest().items() if store.is_of_another_base(agent, n)]
+    if strangers:
+        shown = ", ".join(strangers[:3]) + (f" and {len(strangers) - 3} more" if len(strangers) > 3 else "")
+        yield Finding(
+            "fault",
+            f"{settings.state_dir} has learned with another model than {settings.engine.model}: {shown}",
+            "Give each model a state directory of its own: --state DIR. Or set engine.model to the other model.",
         )
 
 

@@ -50,8 +50,9 @@ class World:
         )
         return self.swapper
 
-    def announce(self, number: int, parent: int = 0) -> None:
-        """Publish version `number` from one row, like a learner."""
+    def announce(self, number: int, parent: int | None = None) -> None:
+        """Publish version `number`, trained from the live one on one row, like a learner."""
+        parent = self.live() if parent is None else parent
         make_version(self.store, number)
         row = add_turn(self.journal, interaction([user("hi")], interaction_id=f"row-{number}"))
         with self.journal.write() as session:
@@ -64,7 +65,7 @@ class World:
     async def publish(self, *numbers: int) -> None:
         """Make versions live one after the other."""
         for number in numbers:
-            self.announce(number, number - 1)
+            self.announce(number)
             assert await self.swapper.run_once()
             assert self.live() == number
 

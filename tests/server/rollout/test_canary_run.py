@@ -255,15 +255,15 @@ async def test_a_turn_counts_once_when_its_reward_is_known_or_nobody_waits_any_l
     assert seen() == (6, 5), never
 
 
-async def test_an_operator_who_changes_what_is_live_sends_the_candidate_back_to_its_trial(stage: Stage) -> None:
+async def test_an_operator_who_changes_what_is_live_ends_the_canary_and_the_candidate(stage: Stage) -> None:
     await stage.publish_at_once(1)
-    stage.announce(2, 1)
+    stage.announce(2)
     await stage.swapper.run_once()
     assert stage.route().canary == 2
     releases.rollback(stage.settings, stage.journal, "agent", to=0, actor="ana")
     assert (stage.route().canary, stage.version(2).state, stage.last().state) == (None, "candidate", "cancelled")
     await stage.swapper.run_once()
-    assert (stage.route().canary, stage.running()[0].baseline) == (2, 0)
+    assert (stage.version(2).state, stage.outcome(2), stage.live()) == ("refused", ("superseded", False), 0)
 
 
 async def test_an_operator_promotes_what_is_on_canary(stage: Stage) -> None:

@@ -455,11 +455,9 @@ async def test_a_damaged_version_is_not_even_queued(world: World) -> None:
         assert session.get(LoadJob, "agent@v1#promote") is None
 
 
-async def test_a_candidate_whose_parent_was_rolled_back_meanwhile_is_tried_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_candidate_does_not_undo_a_rollback_by_hand(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.publish(1)
-    world.announce(2, 1)
+    world.announce(2)
     retention = world.swapper._trial._retention.compare
 
     async def slow(*args: Any) -> Any:
@@ -469,12 +467,14 @@ async def test_a_candidate_whose_parent_was_rolled_back_meanwhile_is_tried_again
 
     monkeypatch.setattr(world.swapper._trial._retention, "compare", slow)
     await world.swapper.run_once()
-    assert world.live() == 0
-    assert world.version(2).state == "candidate"
+    assert (world.live(), world.version(2).state) == (0, "candidate"), "somebody was faster"
     world.make_due()
     await world.swapper.run_once()
-    assert world.live() == 2
-    assert world.route().previous == 0
+    assert (world.live(), world.version(2).state) == (0, "refused")
+    assert world.version(2).reason == "it was trained from v1, and v0 was made live meanwhile"
+    assert world.outcome(2) == ("superseded", False), "its rows come again"
+    assert world.engine.loaded.keys() <= {"agent@v1"}
+    await world.publish(3)  # trained from what is live
 
 
 @pytest.mark.parametrize("method", ["chat"])
