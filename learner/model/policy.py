@@ -131,6 +131,12 @@ class Policy:
         return next(iter(self.parameters().values())).device
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The type of the base's weights. The adapter is fp32."""
+        weights: Tensor = self.model.get_base_model().get_output_embeddings().weight
+        return weights.dtype
+
+    @property
     def targets(self) -> list[str]:
         """Names of the layers that carry the adapter."""
         return sorted(self.config.target_modules)

@@ -281,12 +281,13 @@ class Trainer:
         return None if is_final else (self.policy.copy_adapter(), self.tensors())
 
     def _fit(self, length: StepLength, rows: Sequence[Row], factor: float) -> dict[str, float]:
-        """Bring the step to its target KL: `step_kl`, less the less its rows teach, times the square of `factor`.
+        """Bring the step to its target KL: `step_kl`, less the less its rows teach, times the square of `factor`. It is
+        never shorter than can be measured.
 
         The next step's learning rate follows the scale, so that there is little left to scale.
         """
         share = signal(rows)
-        target = self.recipe.step_kl * share * factor**2
+        target = length.reachable(self.recipe.step_kl * share * factor**2)
         scale, found = length.fit(target)
         self.pace = min(MAX_PACE, max(1.0 / MAX_PACE, self.pace * scale))
         return {"step_kl": found, "step_kl_target": target, "step_scale": scale, "signal": share}

@@ -19,7 +19,11 @@ from burnish.learner.model.ranks import Ranks
 NEAR = (0.8, 1.25)
 """A KL within these factors of its target is near enough."""
 _ADVANTAGES = {"advantages", "group_advantages"}
-MAX_SCALINGS = 4
+MAX_SCALINGS = 8
+LEAST = {torch.bfloat16: 0.004}
+"""Shortest steps that can be measured, in nats a token, by the type of the base's weights. In bfloat16 any change of
+the weights, however small, measures as 0.002 nats, because other numbers are rounded (docs/decisions/0073).
+"""
 LARGEST_FACTOR = 5.0
 """Largest change of the length at a time. The quadratic law holds near the policy only."""
 
@@ -82,6 +86,10 @@ class StepLength:
         for row, part in zip(rows, torch.split(moved, [row.n_tokens for row in rows]), strict=True):
             if row.sample is not None and row.n_tokens:
                 self._changes[row.sample.interaction_id] = float(part.mean())
+
+    def reachable(self, target: float) -> float:
+        """The target, or the shortest step that can be measured if that is longer."""
+        return max(target, LEAST.get(self._policy.dtype, 0.0))
 
     def fit(self, target: float) -> tuple[float, float]:
         """Scale the update until its KL is near `target`. Returns (factor on the update, KL)."""

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from burnish.learner.data.rows import Place, Row, TokenBatch
 from burnish.learner.model.policy import Policy
 from burnish.learner.model.ranks import Ranks
 from burnish.learner.run.trainer import Trainer
-from burnish.learner.step.length import NEAR, StepLength, signal
+from burnish.learner.step.length import LEAST, NEAR, StepLength, signal
 
 Make = Callable[..., Trainer]
 
@@ -67,7 +68,7 @@ def test_the_change_of_each_replys_log_prob_is_the_exact_one(policy: Policy, mak
     assert any(abs(change) > 1e-3 for change in changes.values())
 
 
-@pytest.mark.parametrize("size", [1e-4, 0.02, 0.5])
+@pytest.mark.parametrize("size", [1e-4, 0.02, 0.5, 50.0])
 @pytest.mark.parametrize("target", [0.002, 0.05])
 def test_a_step_of_any_size_is_brought_to_its_target(
     policy: Policy, make_samples: Any, size: float, target: float
@@ -120,6 +121,20 @@ def test_half_the_step_is_a_quarter_of_the_kl(make_trainer: Make, make_samples: 
     trainer = make_trainer(step_kl=0.02)
     found = trainer.step(make_samples(8), rate=0.5).metrics
     assert found["step_kl_target"] == pytest.approx(0.02 * found["signal"] / 4.0)
+
+
+def test_a_step_is_never_shorter_than_can_be_measured(make_trainer: Make, make_samples: Any, base_dir: Path) -> None:
+    trainer = make_trainer(step_kl=0.05)
+    assert trainer.step(make_samples(8), rate=0.01).metrics["step_kl_target"] < 1e-5, "fp32 measures very short steps"
+    rounded = Policy.load(base_dir, rank=4, alpha=8, seed=1, device="cpu", is_bfloat16=True)
+    trainer = Trainer(rounded, trainer.recipe)
+    trainer.step(make_samples(8))
+    pace = trainer.pace
+    for _ in range(4):  # rounding hid how short these were, and each one made the next shorter
+        metrics = trainer.step(make_samples(8), rate=0.01).metrics
+        assert metrics["step_kl_target"] == LEAST[torch.bfloat16]
+        assert NEAR[0] <= metrics["step_kl"] / metrics["step_kl_target"] <= NEAR[1]
+    assert trainer.pace > 0.01 * pace
 
 
 def test_pace_survives_a_restart_and_a_reset_forgets_it(make_trainer: Make, make_samples: Any) -> None:
