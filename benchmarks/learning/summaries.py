@@ -98,7 +98,7 @@ def collect(folder: Path) -> list[Summary]:
     Raises BurnishError if there is none.
     """
     found: list[Summary] = []
-    for path in sorted(folder.glob("*/*/*/*.json")):
+    for path in sorted(each for each in folder.glob("*/*/*/*.json") if each.stem.isdigit()):
         kept = read_json(path) or {}
         run = Result.of(kept)
         one = Summary(path.parts[-4], run.arm, kept["world"], kept["under"], shared(run.settings), {run.seed: run})

@@ -101,6 +101,9 @@ def test_what_is_collected_are_all_runs_whatever_their_settings(tmp_path: Path) 
     for world, each in (("a" * 64, run("off", 0)), (WORLD, one), (WORLD, run("binary", 5)), (WORLD, other)):
         Results(tmp_path / "style", world).write(each)
 
+    cache = tmp_path / "style" / "w" / "cache" / "answers-5.json"  # what a benchmark keeps beside its runs
+    cache.parent.mkdir(parents=True)
+    cache.write_text("[1, 2]")
     found = summaries.collect(tmp_path)
     assert [(each.arm, each.world[0], sorted(each.runs)) for each in found] == [
         ("off", "a", [0]),
