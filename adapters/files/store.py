@@ -186,7 +186,8 @@ class AdapterStore:
 
     def _other_base(self, manifest: Mapping[str, Any]) -> str | None:
         """The revision of a version's base if it is another one. Without one the trial's probe decides."""
-        made_on = (manifest.get("base") or {}).get("revision")
+        base = manifest.get("base")
+        made_on = base.get("revision") if isinstance(base, Mapping) else None
         if self.base is None or made_on is None or made_on == revision(self.base):
             return None
         return str(made_on)

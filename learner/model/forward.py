@@ -30,7 +30,7 @@ class Forward:
     def __init__(self, model: Any, *, is_checkpointed: bool = False) -> None:
         self._model = model
         base = model.get_base_model()
-        self._type = base.get_output_embeddings().weight.dtype
+        self.dtype: torch.dtype = base.get_output_embeddings().weight.dtype
         self._adapted = [module for module in model.modules() if isinstance(module, LoraLayer)]
         with self._in_base_type():
             self.is_packed = _agrees(model)
@@ -69,7 +69,7 @@ class Forward:
         PEFT would compute it in fp32. It would copy every activation for that, which took more of a GPU's time than the
         base's matrices.
         """
-        if self._type != torch.bfloat16:
+        if self.dtype != torch.bfloat16:
             yield
             return
         for layer in self._adapted:

@@ -133,8 +133,7 @@ class Policy:
     @property
     def dtype(self) -> torch.dtype:
         """The type of the base's weights. The adapter is fp32."""
-        weights: Tensor = self.model.get_base_model().get_output_embeddings().weight
-        return weights.dtype
+        return self._forward.dtype
 
     @property
     def targets(self) -> list[str]:

@@ -22,7 +22,7 @@ _ADVANTAGES = {"advantages", "group_advantages"}
 MAX_SCALINGS = 8
 LEAST = {torch.bfloat16: 0.004}
 """Shortest steps that can be measured, in nats a token, by the type of the base's weights. In bfloat16 any change of
-the weights, however small, measures as 0.002 nats, because other numbers are rounded (docs/decisions/0073).
+the weights, however small, measures as 0.002 nats, because other numbers are rounded (decision 73).
 """
 LARGEST_FACTOR = 5.0
 """Largest change of the length at a time. The quadratic law holds near the policy only."""

@@ -364,7 +364,7 @@ def test_doctor_says_who_needs_no_key(run: Run, monkeypatch: pytest.MonkeyPatch)
 def test_doctor_refuses_versions_of_another_model(run: Run, tmp_path: Path) -> None:
     ours, theirs = model_dir(tmp_path / "ours"), model_dir(tmp_path / "theirs")
     (theirs / "generation_config.json").write_text('{"temperature": 0.5}')
-    for number, manifest in ((2, {}), (3, {"base": {"revision": revision(ours)}})):
+    for number, manifest in ((2, {"base": "damaged"}), (3, {"base": {"revision": revision(ours)}})):
         (version := tmp_path / ".burnish" / "adapters" / "agent" / f"v{number:06d}").mkdir(parents=True)
         (version / "manifest.json").write_text(json.dumps(manifest))
     assert findings(run, "--set", f"engine.model={ours}")[0] == 0
@@ -374,7 +374,7 @@ def test_doctor_refuses_versions_of_another_model(run: Run, tmp_path: Path) -> N
     refused = run("up", "--set", f"engine.model={theirs}", "--set", "gateway.port=0", "--set", "engine.port=0")
     assert refused.status == 1 and said in refused.out + refused.error
     shutil.rmtree(version)
-    assert findings(run, "--set", f"engine.model={theirs}")[0] == 0, "a version of no known model is tried"
+    assert findings(run, "--set", f"engine.model={theirs}")[0] == 0, "a version whose manifest names no model"
 
 
 def remove(name: str) -> Callable[[Path], None]:
