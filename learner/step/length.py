@@ -95,13 +95,19 @@ class StepLength:
         """Scale the update until its KL is near `target`. Returns (factor on the update, KL)."""
         after = {name: tensor.detach().clone() for name, tensor in self._policy.parameters().items()}
         scale, found = 1.0, self.kl()
+        below: tuple[float, float] | None = None
+        above: tuple[float, float] | None = None
         for _ in range(MAX_SCALINGS):
             if NEAR[0] * target <= found <= NEAR[1] * target:
                 break
-            factor = math.sqrt(target / found) if math.isfinite(found) and found > 0.0 else 0.0
-            if found == 0.0:
-                factor = LARGEST_FACTOR
-            scale *= min(LARGEST_FACTOR, max(1.0 / LARGEST_FACTOR, factor))
+            if 0.0 < found < target:
+                below = (scale, found)
+            elif target < found < math.inf:
+                above = (scale, found)
+            if below is not None and above is not None:
+                scale = _between(below, above, target)
+            else:
+                scale *= _factor(found, target)
             self._set(after, scale)
             found = self.kl()
         return scale, found
@@ -111,3 +117,19 @@ class StepLength:
         for name, tensor in self._policy.parameters().items():
             before = self._weights[name]
             tensor.copy_(before + scale * (after[name] - before))
+
+
+def _factor(found: float, target: float) -> float:
+    """The change of the scale by the quadratic law, within `LARGEST_FACTOR`."""
+    if found == 0.0:
+        return LARGEST_FACTOR
+    factor = math.sqrt(target / found) if math.isfinite(found) else 0.0
+    return min(LARGEST_FACTOR, max(1.0 / LARGEST_FACTOR, factor))
+
+
+def _between(below: tuple[float, float], above: tuple[float, float], target: float) -> float:
+    """The scale at which the power law through two measured (scale, KL) meets the target. Where the KL grows faster
+    than the square, the quadratic law jumps from one side of the target to the other.
+    """
+    share = math.log(target / below[1]) / math.log(above[1] / below[1])
+    return float(below[0] * (above[0] / below[0]) ** share)

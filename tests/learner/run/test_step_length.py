@@ -81,6 +81,19 @@ def test_a_step_of_any_size_is_brought_to_its_target(
     assert (scale > 1.0) is (size < 0.02) or size == 0.02
 
 
+@pytest.mark.parametrize("power", [2, 4, 6])
+@pytest.mark.parametrize("first", [1e-4, 0.009, 3.0])
+def test_a_kl_that_grows_faster_than_the_square_meets_its_target(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch, power: int, first: float
+) -> None:
+    length, scales = StepLength(policy, Ranks()), [1.0]
+    monkeypatch.setattr(length, "_set", lambda after, scale: scales.append(scale))
+    monkeypatch.setattr(length, "kl", lambda: first * scales[-1] ** power)
+    scale, found = length.fit(0.05)
+    assert NEAR[0] * 0.05 <= found <= NEAR[1] * 0.05
+    assert scale == scales[-1] and len(scales) <= 6
+
+
 def test_a_step_that_moves_nothing_stays_where_it_is(policy: Policy, make_samples: Any) -> None:
     adapter = policy.copy_adapter()
     before(policy, [Row.of(sample) for sample in make_samples(2)]).fit(0.05)
