@@ -84,8 +84,7 @@ def _last_refusal(session: Session, agent: str, settings: Settings) -> str | Non
     if latest is None or latest.state not in (VersionState.REFUSED, VersionState.ROLLED_BACK):
         return None
     done = "was refused" if latest.state == VersionState.REFUSED else "was rolled back"
-    rate = backoff.rate(session, agent, settings.recipe.backoff)
-    size = f", {rate:.2g} times as long" if rate < 1.0 else ""
+    size = " and is shorter" if backoff.rate(session, agent, settings.recipe.backoff) < 1.0 else ""
     return f"v{latest.version} {done}: {latest.reason}; the next step starts from the live version again{size}"
 
 

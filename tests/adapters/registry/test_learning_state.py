@@ -104,7 +104,7 @@ def test_after_a_refusal_for_what_it_had_become_the_next_step_is_shorter(world: 
     refused = version(3, "refused", "unlearned 9 of 128 forgetting prompts")
     refused.evidence = {"retention": {"n": 128, "n_lost": 9}}
     world.add(refused)
-    assert "the next step starts from the live version again, 0.5 times as long" in world.state().sentence
+    assert "the next step starts from the live version again and is shorter" in world.state().sentence
 
 
 @pytest.mark.parametrize(
