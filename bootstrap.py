@@ -86,7 +86,8 @@ def install(build: str) -> None:
     """Everything, from the first source of a CPU torch that works."""
     environment = dict(os.environ)
     links = find_links()
-    base = [str(VENV / "bin" / "uv"), "pip", "install", "--python", str(VENV / "bin" / "python")]
+    python = str(VENV / "bin" / "python")
+    base = [str(VENV / "bin" / "uv"), "pip", "install", "--compile-bytecode", "--python", python]
     wanted = [argument for lock in locks(build) for argument in ("--requirement", str(lock))]
     attempts: list[tuple[str, list[str]]] = []
     if build == "gpu":

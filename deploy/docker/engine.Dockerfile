@@ -20,8 +20,8 @@ COPY sandbox ./sandbox
 # What is in no lock has no hash and is refused. setuptools is one of the build's own packages.
 RUN pip install --no-cache-dir --require-hashes --requirement locks/build.txt \
     && uv pip compile --quiet pyproject.toml --extra gpu --constraint locks/gpu.txt --no-annotate --output-file /tmp/wanted.txt \
-    && uv pip install --system --no-cache --require-hashes --constraint locks/gpu.txt --requirement /tmp/wanted.txt \
-    && uv pip install --system --no-cache --no-deps --no-build-isolation . \
+    && uv pip install --system --no-cache --compile-bytecode --require-hashes --constraint locks/gpu.txt --requirement /tmp/wanted.txt \
+    && uv pip install --system --no-cache --compile-bytecode --no-deps --no-build-isolation . \
     && useradd --create-home --uid 10001 burnish \
     && install -d -o burnish -g burnish /state
 

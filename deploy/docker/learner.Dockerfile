@@ -18,8 +18,8 @@ COPY sandbox ./sandbox
 RUN pip install --no-cache-dir --require-hashes --requirement locks/build.txt \
     && printf 'torch==2.13.0\npeft\n' \
     | uv pip compile --quiet pyproject.toml - --constraint locks/gpu.txt --no-annotate --output-file /tmp/wanted.txt \
-    && uv pip install --system --no-cache --require-hashes --constraint locks/gpu.txt --requirement /tmp/wanted.txt \
-    && uv pip install --system --no-cache --no-deps --no-build-isolation . \
+    && uv pip install --system --no-cache --compile-bytecode --require-hashes --constraint locks/gpu.txt --requirement /tmp/wanted.txt \
+    && uv pip install --system --no-cache --compile-bytecode --no-deps --no-build-isolation . \
     && useradd --create-home --uid 10001 burnish \
     && install -d -o burnish -g burnish /state
 

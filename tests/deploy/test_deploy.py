@@ -121,6 +121,13 @@ def test_an_image_installs_nothing_without_a_hash(path: Path) -> None:
     assert "--no-deps --no-build-isolation ." in commands[-1] and len(commands) == 3
 
 
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_an_image_holds_compiled_code_because_its_user_cannot_write_any(path: Path) -> None:
+    install = " ".join(rest for name, rest in instructions(path) if name == "RUN")
+    commands = [each for each in re.split(r"&&", install) if "uv pip install" in each]
+    assert len(commands) == 2 and all("--compile-bytecode" in each for each in commands)
+
+
 def test_a_container_has_the_secrets_that_it_needs_and_no_other(compose: dict[str, Any]) -> None:
     def has(secret: str) -> set[str]:
         return {name for name, each in compose["services"].items() if f"${{{secret}" in str(each["environment"])}
