@@ -79,7 +79,12 @@ def make_venv() -> None:
         made = subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=False)
         if made.returncode:
             raise SystemExit("burnish: python3 -m venv failed; on Debian or Ubuntu install the package python3-venv")
-    run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", str(BUILD)])
+    uv = VENV / "bin" / "uv"
+    if uv.exists():  # pip would call what is installed already in conflict with the build's setuptools
+        pip = [str(uv), "pip", "install", "--python", str(python)]
+    else:
+        pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+    run([*pip, "--quiet", "--requirement", str(BUILD)])
 
 
 def install(build: str) -> None:
