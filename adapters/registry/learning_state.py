@@ -100,15 +100,15 @@ def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]
     latest = select(col(StepRow.started_at)).where(col(StepRow.agent) == agent)
     since = session.scalars(latest.order_by(col(StepRow.step_id).desc()).limit(1)).first()
     most = max(MOST, ALARM_BATCHES * needed)
-    n_since, n_unrated, n_cut = _since(session, agent, since or 0.0, most)
+    n_since, n_unrated, n_cut, n_lost = _since(session, agent, since or 0.0, most)
     waits = f"waits for {needed - n_ready} more rated replies ({n_ready} of {needed})"
     is_alarm = n_since >= ALARM_BATCHES * needed
     if n_cut:
         waits += f"; {n_cut} more do not count, because their length limit cut them: raise max_tokens, or add a comment"
-    if n_unbacked := _unbacked(session, agent):
+    if n_unbacked := _unbacked(session, agent) + n_lost:
         said = "hint was" if n_unbacked == 1 else "hints were"
-        waits += f"; {n_unbacked} {said} not taught in the last step, because one user alone had said so"
-        waits += " (learner.hint_quorum)"
+        waits += f"; {n_unbacked} {said} not taught, because only one user with a name has said so: make keys with "
+        waits += "--user, or set learner.hint_quorum = 1 if you are alone"
     if n_unrated and (unfit := _unfit_judge(session)) is not None:
         waits += f"; {n_unrated} replies since the last step have no rating, and {unfit}"
     elif is_alarm:
@@ -117,8 +117,10 @@ def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]
     return waits, is_alarm
 
 
-def _since(session: Session, agent: str, since: float, most: int) -> tuple[int, int, int]:
-    """Of the replies after `since` (the latest `most`): all, those without a rating, and those that were cut off."""
+def _since(session: Session, agent: str, since: float, most: int) -> tuple[int, int, int, int]:
+    """Of the replies after `since` (the latest `most`): all, those without a rating, those that were cut off, and those
+    that were cut off and have a hint that too few users have said.
+    """
     state = (InteractionRow.is_ready, InteractionRow.spent_step, InteractionRow.skip_reason)
     latest = (
         select(*map(col, state))
@@ -130,9 +132,11 @@ def _since(session: Session, agent: str, since: float, most: int) -> tuple[int, 
     )
     is_unrated = (latest.c.is_ready.is_(False), latest.c.spent_step.is_(None), latest.c.skip_reason.is_(None))
     n_unrated = func.sum(case((and_(*is_unrated), 1), else_=0))
-    n_cut = func.sum(case((latest.c.skip_reason == TRUNCATED, 1), else_=0))
-    found = session.connection().execute(select(func.count(), n_unrated, n_cut).select_from(latest)).one()
-    return int(found[0]), int(found[1] or 0), int(found[2] or 0)
+    cut, lost = (func.sum(case((latest.c.skip_reason == why, 1), else_=0)) for why in (TRUNCATED, UNBACKED))
+    counts = select(func.count(), n_unrated, cut, lost).select_from(latest)
+    n_all, *found = session.connection().execute(counts).one()
+    n_unrated, n_cut, n_lost = (int(n or 0) for n in found)
+    return int(n_all), n_unrated, n_cut, n_lost
 
 
 def _unbacked(session: Session, agent: str) -> int:

@@ -19,6 +19,7 @@ from burnish.adapters.evidence.holdout import HELD_OUT, is_held_out
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import Recipe
 from burnish.errors import AdapterError, LearnerError, Postponed
+from burnish.journal.hint_quorum import UNBACKED
 from burnish.learner.data import good_replies
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.samples import Sample, Skipped, SkipReason, to_sample
@@ -271,7 +272,8 @@ class Loop:
                 if sample.reason in _MAY_STILL_COME:
                     waiting.append(turn.interaction_id)
                 else:
-                    skip_reasons[turn.interaction_id] = sample.reason
+                    is_hint_missing = sample.reason is SkipReason.TRUNCATED and ready.unbacked
+                    skip_reasons[turn.interaction_id] = UNBACKED if is_hint_missing else sample.reason
                 continue
             chosen.append((ready, sample))
         self._ledger.discard(skip_reasons)

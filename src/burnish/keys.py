@@ -43,6 +43,8 @@ class Scope(StrEnum):
 
 UI = "ui"
 """The id of the key that the pages for people use after a one-time link. It is Burnish's own and no client's."""
+OPEN = "open"
+"""The id in place of a key's for programs of the gateway's own user, which may talk without a key."""
 OF_USERS = frozenset({Scope.INFERENCE, Scope.FEEDBACK})
 """What somebody may do who is a user and nothing else."""
 

@@ -1,5 +1,6 @@
 """The quorum of hints: which wishes a shared agent may be taught."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,6 +131,20 @@ def test_two_proved_users_are_enough_and_one_is_not(any_journal: Journal) -> Non
     assert talk.backed(BRIEF) is None
     talk.replies("bob", "Please answer in one short sentence")
     assert talk.backed(BRIEF) == BRIEF
+
+
+def test_the_operators_own_turns_are_no_second_user(any_journal: Journal) -> None:
+    held = {"admin": [Scope.ADMIN], "boss": [Scope.OPERATOR, Scope.INFERENCE], "client": [Scope.INFERENCE]}
+    with any_journal.write() as session:
+        session.add_all(KeyRow.of(replace(mint(scopes)[1], key_id=name)) for name, scopes in held.items())
+    talk = Talk(any_journal)
+    for key in ("open", "ui", "admin", "boss"):
+        talk.replies(None, BRIEF, key=key)
+        assert talk.backed(BRIEF) == FREE
+    talk.replies(None, BRIEF, key="client")  # the one key of a person alone
+    assert talk.backed(BRIEF) == FREE
+    talk.turn("ann", key="boss")  # a key that speaks for somebody else
+    assert talk.backed(BRIEF) is None
 
 
 def test_names_that_a_key_claims_and_bare_keys_back_nothing(any_journal: Journal) -> None:

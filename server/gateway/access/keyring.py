@@ -20,7 +20,7 @@ from burnish import serving_table as table
 from burnish.config import Settings
 from burnish.errors import NotAllowed, RequestError
 from burnish.files import Watched
-from burnish.keys import MAX_USER, OF_USERS, Key, Scope, covers, digest, ensure_secret
+from burnish.keys import MAX_USER, OF_USERS, OPEN, Key, Scope, covers, digest, ensure_secret
 from burnish.records import digest_of_voice
 from burnish.server.gateway.access.host_guard import is_direct, may_be_open
 from burnish.server.gateway.access.need import Need
@@ -119,7 +119,7 @@ def _digest(*parts: str) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-OPEN_CALLER = Caller("open", "default", frozenset({Scope.INFERENCE}))
+OPEN_CALLER = Caller(OPEN, "default", frozenset({Scope.INFERENCE}))
 NOBODY = Caller("", "", frozenset())
 """The caller of a route that asks for no key."""
 

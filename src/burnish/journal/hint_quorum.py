@@ -20,7 +20,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Session, col
 
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, JudgementRow, KeyRow, NextStateRow
-from burnish.keys import Scope
+from burnish.keys import OPEN, UI, Scope, covers
 from burnish.records import FeedbackSource, NextStateKind, TargetKind, Who, is_proved, who_of
 from burnish.rewards import ACCEPTED, FEEDBACK, WORDS
 
@@ -103,7 +103,7 @@ def _is_like(one: frozenset[str], other: frozenset[str]) -> bool:
 
 def quorum_of(session: Session, agent: str, needed: int) -> Quorum | None:
     """The quorum of an agent as the journal stands. None if it needs none: `needed` is 1 or less, the agent is a
-    personal one, or it has had only one user.
+    personal one, or it has had only one user besides its operator.
     """
     row = session.get(AgentRow, agent)
     if needed <= 1 or (row is not None and row.user is not None) or not _has_several_voices(session, agent):
@@ -112,8 +112,14 @@ def quorum_of(session: Session, agent: str, needed: int) -> Quorum | None:
 
 
 def _has_several_voices(session: Session, agent: str) -> bool:
+    """True if more than one user or key without a user has talked to the agent. Its operator's own turns are nobody's:
+    those without a key, which only programs of the gateway's own user can make, and those of keys that may operate.
+    """
     who = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
-    mine = (col(InteractionRow.agent) == agent, col(InteractionRow.may_train).is_(True))
+    keys = session.execute(select(col(KeyRow.key_id), col(KeyRow.scopes)))
+    operators = {OPEN, UI, *(key_id for key_id, held in keys if covers(held, Scope.OPERATOR))}
+    is_operators = col(InteractionRow.user).is_(None) & col(InteractionRow.key_id).in_(operators)
+    mine = (col(InteractionRow.agent) == agent, col(InteractionRow.may_train).is_(True), ~is_operators)
     first = session.connection().execute(select(*who).where(*mine).limit(1)).first()
     if first is None:
         return False

@@ -79,6 +79,17 @@ def test_rated_replies_that_were_cut_are_told(world: World) -> None:
     )
 
 
+def test_a_comment_on_a_cut_reply_that_is_not_taught_is_told_as_what_it_is(world: World) -> None:
+    world.turns(3, is_ready=True)
+    with world.journal.write() as session:
+        cut = update(InteractionRow).where(col(InteractionRow.interaction_id) != "True-0")
+        session.connection().execute(cut.values(skip_reason=UNBACKED))
+    assert world.state().sentence == (
+        "waits for 3 more rated replies (1 of 4); 2 hints were not taught, because only one user with a name has said "
+        "so: make keys with --user, or set learner.hint_quorum = 1 if you are alone"
+    )
+
+
 def test_a_full_batch_is_due(world: World) -> None:
     world.turns(5, is_ready=True)
     assert world.state().sentence == "a step on 5 rated replies is due"

@@ -59,6 +59,16 @@ def test_a_hint_of_one_user_is_not_taught_to_a_shared_agent(world: World) -> Non
     assert [recorded[name] for name in shared] == [(BRIEF, None)] * 2
 
 
+def test_a_cut_reply_whose_hint_is_not_backed_says_so(world: World) -> None:
+    name = complain(world, "ann")
+    world.add(4, user="bob")
+    with world.journal.write() as session:
+        session.get_one(InteractionRow, name).finish_reason = "length"
+    assert world.loop.run_once()
+    with world.journal.read() as session:
+        assert session.get_one(InteractionRow, name).skip_reason == UNBACKED
+
+
 def test_a_person_alone_is_learned_from_at_once(world: World) -> None:
     name = complain(world, "ann")
     world.add(3, user="ann")
