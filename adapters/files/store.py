@@ -173,8 +173,8 @@ class AdapterStore:
     def _check_base(self, directory: Path, manifest: Mapping[str, Any]) -> None:
         if (other := self._other_base(manifest)) is not None:
             raise AdapterError(
-                f"{directory / MANIFEST}: made on base {other[:12]}…, the engine serves another one ({self.base}); "
-                "serve the other base with engine.model, or learn anew with another state directory (--state)"
+                f"{directory / MANIFEST}: made on base {other[:12]}…, but engine.model is another one ({self.base}); "
+                "name the other base in engine.model, or learn anew with another state directory (--state)"
             )
 
     def is_of_another_base(self, agent: str, version: int) -> bool:

@@ -131,9 +131,9 @@ def _since(session: Session, agent: str, since: float, most: int) -> tuple[int, 
         .subquery()
     )
     is_unrated = (latest.c.is_ready.is_(False), latest.c.spent_step.is_(None), latest.c.skip_reason.is_(None))
-    n_unrated = func.sum(case((and_(*is_unrated), 1), else_=0))
+    unrated = func.sum(case((and_(*is_unrated), 1), else_=0))
     cut, lost = (func.sum(case((latest.c.skip_reason == why, 1), else_=0)) for why in (TRUNCATED, UNBACKED))
-    counts = select(func.count(), n_unrated, cut, lost).select_from(latest)
+    counts = select(func.count(), unrated, cut, lost).select_from(latest)
     n_all, *found = session.connection().execute(counts).one()
     n_unrated, n_cut, n_lost = (int(n or 0) for n in found)
     return int(n_all), n_unrated, n_cut, n_lost

@@ -18,7 +18,9 @@ from burnish.journal.tables import AgentRow, KeyRow, OptOutRow
 from burnish.keys import engine_key
 
 log = structlog.get_logger(__name__)
-_OURS = ("adapters", "cache", "import-*", "journal.db*", "run", "segments", "*.key")
+MODEL = "model"
+"""The file in which a state directory names its model."""
+_OURS = ("adapters", "cache", "import-*", "journal.db*", MODEL, "run", "segments", "*.key")
 """What Burnish keeps in the state directory. Somebody may have chosen a directory with other things in it."""
 
 
@@ -65,19 +67,22 @@ def make_folders(settings: Settings) -> None:
 
 def note_model(settings: Settings) -> None:
     """Keep the name of the model that is served, for commands that are not told it."""
-    replace_text(_model_file(settings), settings.engine.model)
+    if settings.uses_sandbox:  # it is the default, wherever it is installed
+        model_file(settings).unlink(missing_ok=True)
+    else:
+        replace_text(model_file(settings), settings.engine.model)
 
 
 def noted_model(settings: Settings) -> str | None:
-    """The model that was last served from this state directory. None if nothing was."""
+    """The model that was last served from this state directory. None if nothing was, or the sandbox's."""
     try:
-        return _model_file(settings).read_text(encoding="utf-8")
+        return model_file(settings).read_text(encoding="utf-8")
     except OSError:
         return None
 
 
-def _model_file(settings: Settings) -> Path:
-    return settings.run_dir / "model"
+def model_file(settings: Settings) -> Path:
+    return settings.state_dir / MODEL
 
 
 def routes_file(settings: Settings) -> Path:

@@ -20,6 +20,7 @@ from sqlmodel import col
 
 from burnish import __version__
 from burnish.adapters.files.store import PAST, AdapterStore
+from burnish.adapters.serving.prepare import MODEL
 from burnish.adapters.upkeep.copying import Tally, Tell, compare, copy, snapshot, tallies
 from burnish.config import Settings
 from burnish.errors import AdapterError, JournalError, SegmentError
@@ -118,7 +119,7 @@ def _fill(settings: Settings, journal: Journal, aside: Path, target: Path, tell:
                     raise JournalError(f"the copy differs from the journal: {'; '.join(differing)}")
         finally:
             copied.close()  # the last connection brings everything into the one file
-    for key in settings.state_dir.glob("*.key"):
+    for key in (*settings.state_dir.glob("*.key"), *settings.state_dir.glob(MODEL)):
         (aside / KEYS).mkdir(exist_ok=True)
         shutil.copyfile(key, aside / KEYS / key.name)
     found = Backup(target, made_at, schema, journal_id, tables, versions, segments)

@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import audit
+from burnish.adapters.serving.prepare import MODEL
 from burnish.adapters.upkeep.backup import ADAPTERS, JOURNAL, KEYS, SEGMENTS, Backup, load
 from burnish.adapters.upkeep.copying import Tallies, Tell, compare, copy, is_empty, mark_moved, snapshot, tallies
 from burnish.config import Settings
@@ -49,7 +50,7 @@ def restore(settings: Settings, folder: Path, tell: Tell = lambda _: None) -> Ba
         AdapterStore(adapters).bind(found.journal_id)
     _put(adapters, settings.adapters_dir)
     _put(segments, settings.segments_dir)
-    for key in sorted((folder / KEYS).glob("*.key")):
+    for key in (*sorted((folder / KEYS).glob("*.key")), *(folder / KEYS).glob(MODEL)):
         if not (state / key.name).exists():
             shutil.copyfile(key, state / key.name)
             (state / key.name).chmod(0o600)

@@ -21,9 +21,11 @@ from burnish.adapters.evidence.base_answers import BaseRecord
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving.prepare import note_model
 from burnish.cli import doctor
+from burnish.cli.common import load_settings
 from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, KeyRow, VersionRow
 from burnish.judges import permits
+from burnish.learner import known_models
 from burnish.processes.parts import DESCRIPTIONS
 from burnish.records import Fitness, digest_of_voice
 from burnish.segments.file import SegmentWriter
@@ -313,13 +315,28 @@ def test_status_says_how_long_recorded_turns_wait_for_the_journal(run: Run, jour
     writer.close()
 
 
-def test_status_speaks_of_the_model_that_up_was_told(run: Run, journal: Journal, tmp_path: Path) -> None:
+def test_commands_speak_of_the_model_that_up_was_told(run: Run, journal: Journal, tmp_path: Path) -> None:
     model = model_dir(tmp_path / "model", template="")
     assert "template" not in run("status").out
     note_model(config.load(flags={"engine.model": str(model)}))
     shown = run("status")
     assert shown.out.startswith("the model has no chat template, so chat requests are refused and nothing is learned;")
     assert run("status", "--json").json["learning_alarm"] is True
+    assert load_settings(None).engine.model == str(model)
+    other = load_settings(None, ["engine.model=acme/model-7b"])
+    assert other.engine.model == "acme/model-7b"
+    note_model(config.load())
+    assert load_settings(None).uses_sandbox
+
+
+def test_a_known_model_is_named_by_its_name(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    refused = run("status", "--set", "engine.model=smollm2")
+    assert refused.status == 1 and "`burnish models fetch smollm2` gets it" in refused.error
+    monkeypatch.setattr(known_models, "directory", known_models.place)
+    folder = tmp_path / "burnish" / "models" / "smollm2-135m-instruct"
+    assert load_settings(None, ["engine.model=smollm2"]).engine.model == str(folder)
+    assert load_settings(None, ["engine.model=nobody"]).engine.model == "nobody"
 
 
 # doctor

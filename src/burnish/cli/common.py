@@ -63,12 +63,38 @@ Since = Annotated[
 
 
 def load_settings(file: Path | None, overrides: list[str] | None = None, state: Path | None = None) -> config.Settings:
-    """Settings from the file, the environment and the flags. What the command writes is its user's alone."""
+    """Settings from the file, the environment and the flags. What the command writes is its user's alone.
+
+    If they name no model, it is the one that `burnish up` served last from the state directory.
+    """
     write_privately()
     flags = pairs(overrides)
     if state is not None:
         flags["state_dir"] = state
-    return config.load(file, flags)
+    settings = config.load(file, flags)
+    model = _model(settings, is_given="engine.model" in flags)
+    return settings if model is None else config.load(file, flags | {"engine.model": model})
+
+
+def _model(settings: config.Settings, *, is_given: bool) -> str | None:
+    """The model in place of the one in `settings`, if it is another: the directory's own, or a known model's directory.
+
+    Raises ConfigError for a known model that has not been fetched.
+    """
+    name = settings.engine.model
+    if settings.uses_sandbox and not is_given:
+        from burnish.adapters.serving.prepare import noted_model
+
+        return noted_model(settings)
+    if "/" in name or Path(name).exists():
+        return None
+    from burnish.learner import known_models
+
+    if name not in known_models.KNOWN:
+        return None
+    if (folder := known_models.directory(name)) is None:
+        raise ConfigError(f"engine.model: {name} is not here yet; `burnish models fetch {name}` gets it")
+    return str(folder)
 
 
 def pairs(texts: list[str] | None) -> dict[str, Any]:

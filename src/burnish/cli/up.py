@@ -108,7 +108,10 @@ async def _up(settings: Settings) -> None:
 
 
 async def _greet(settings: Settings, supervisor: Supervisor) -> None:
-    console.print("burnish: starting; the model takes half a minute or more to load", style="dim")
+    model = "the toy model" if settings.uses_sandbox else settings.engine.model
+    console.print(
+        f"burnish: starting with {model}; it takes half a minute or more to load", style="dim", soft_wrap=True
+    )
     await supervisor.wait_ready([name for name in supervisor.states if name != "ui"])
     pages = f"Look inside (signs in once): [bold]{one_time_link(settings)}[/]\n" if settings.gateway.ui_port else ""
     console.print(
@@ -166,15 +169,11 @@ def status(
     """Show what learning is doing, whether the agent got better, its worst slice, the live version, and the queues."""
     settings = load_settings(file, overrides, state)
     from burnish.adapters.registry import lifecycle
-    from burnish.adapters.serving.prepare import noted_model
     from burnish.adapters.verbs.canary import by_slice
     from burnish.journal import Journal
     from burnish.journal.listing.figures import progress, scores
     from burnish.journal.summary import summary
     from burnish.segments.lag import LATE, WAITING, lag
-
-    if (model := noted_model(settings)) not in (None, settings.engine.model):  # `up` was told it on its command line
-        settings = load_settings(file, [*(overrides or []), f"engine.model={model}"], state)
 
     with Journal.open(settings.journal_url, migrate=False).read() as session:
         figures = summary(session, settings.agent.name)

@@ -15,6 +15,7 @@ from sqlmodel import select
 from burnish.adapters.files.binding import bind
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving.prepare import noted_model
 from burnish.adapters.upkeep import backup as backups
 from burnish.adapters.upkeep import restore as restores
 from burnish.adapters.upkeep.backup import Backup, load, make
@@ -71,6 +72,7 @@ class Server:
             add_turn(self.journal, interaction([user(f"q{n}")], interaction_id=f"t{n}", may_train=n != 1))
         add_feedback(self.journal, "t0", 1.0, comment="fine")
         (state / "users.key").write_text("secret")
+        (state / "model").write_text("acme/model-7b")
         self.writer = SegmentWriter(self.settings.segments_dir)
         for n in range(2):
             self.writer.append(interaction([user(f"w{n}")], interaction_id=f"w{n}"))
@@ -117,6 +119,7 @@ def test_a_backup_restored_elsewhere_has_the_same_rows_versions_and_waiting_reco
     assert store.manifest("agent", 7)["version"] == 7, "how a removed version was made"
     assert store.journal_id() == server.store.journal_id()
     assert (elsewhere.state_dir / "users.key").read_text() == "secret"
+    assert noted_model(elsewhere) == "acme/model-7b"
     with journal.read() as session:
         assert session.get_one(AliasRow, ("agent", "live")).version == 1
     assert not check(elsewhere, journal).findings

@@ -35,7 +35,8 @@ def fetch(
         return
     out.print(str(fetched.directory), highlight=False, markup=False, soft_wrap=True)
     out.print("To serve and train it:", highlight=False)
-    out.print(f"burnish up --set engine.model={fetched.directory}", highlight=False, markup=False, soft_wrap=True)
+    command = f"burnish up --state .burnish-{name} --set engine.model={name}"
+    out.print(command, highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command("list", epilog=example("models list --json"))
