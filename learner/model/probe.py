@@ -28,6 +28,10 @@ from burnish.learner.model.policy import Policy, Weights
 MAX_ROWS, MAX_TOKENS, MAX_POSITIONS = 4, 512, 24
 N_LIKELY = 8
 """Candidate tokens per place: well within the 20 that vLLM returns."""
+LEAST_LIKELY = -5.0
+"""Nats. A less likely token's log-prob is so small that rounding in half precision changes it by as much as an adapter
+does.
+"""
 
 
 def build_probe(policy: Policy, recent: Sequence[Tokens], parent: Weights = Weights.TEACHER) -> dict[str, Any]:
@@ -37,7 +41,7 @@ def build_probe(policy: Policy, recent: Sequence[Tokens], parent: Weights = Weig
         return _as_json([], [])
     likely, candidate = map(list, zip(*policy.likeliest(rows, N_LIKELY), strict=True))
     base = policy.logprobs_at(rows, likely, Weights.BASE)
-    changes = [(a - b).abs() for a, b in zip(candidate, base, strict=True)]
+    changes = [(a - b).abs().where(a >= LEAST_LIKELY, 0.0) for a, b in zip(candidate, base, strict=True)]
     before = policy.logprobs_at(rows, likely, parent)
     places: list[tuple[float, int, int, int]] = []
     for i, change in enumerate(changes):

@@ -33,10 +33,13 @@ from burnish.journal.turns import from_bytes
 from burnish.learner.data.rows import Text
 from burnish.learner.data.teacher_prompts import render
 from burnish.learner.model import adapter_file, checkpoint
+from burnish.learner.model.generation import generate
 from burnish.learner.model.policy import Policy
 from burnish.learner.model.probe import MAX_ROWS, build_probe
 from burnish.learner.run.process import trainer_for
 
+N_REPLY = 48
+"""Tokens of a reply to the opening, at most."""
 _OPENING = "Hello! Please tell me in a few words what you can do for me today."
 
 
@@ -124,7 +127,7 @@ def _compare_with(policy: Policy, directory: Path | None) -> None:
 
 
 def _texts(journal: Journal, agent: str, policy: Policy) -> Sequence[Text]:
-    """The texts for the probe: the agent's latest turns, or a built-in opening split in two if there are none."""
+    """The texts for the probe: the agent's latest turns, or if there are none, the import's reply to an opening."""
     whole = (
         col(InteractionRow.agent) == agent,
         col(InteractionRow.may_train).is_(True),
@@ -146,7 +149,8 @@ def _texts(journal: Journal, agent: str, policy: Policy) -> Sequence[Text]:
     if texts:
         return texts
     ids = list(render(policy.tokenizer, [{"role": "user", "content": _OPENING}], ()))
-    return [Text(ids[: len(ids) // 2], ids[len(ids) // 2 :])]
+    (reply,) = generate([ids], policy, N_REPLY, is_sampled=False)
+    return [Text(ids, reply)]
 
 
 def _import_facts(given: Foreign) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -91,6 +93,15 @@ def test_probe_is_chosen_where_the_candidate_changed_most(make_trainer: Make, ma
         behind = Text([*row.prompt_ids, *row.completion_ids[: place["index"]]], [place["token_id"]])
         assert float(trainer.policy.logprobs([behind])[0][0]) == pytest.approx(place["candidate"], abs=1e-5)
         assert place["parent"] == pytest.approx(place["base"], abs=1e-5)  # no teacher was set
+
+
+def test_a_probe_asks_for_no_token_that_the_candidate_finds_unlikely() -> None:
+    candidate, base = torch.tensor([[-0.5, -12.0], [-1.0, -4.0]]), torch.tensor([[-0.4, -2.0], [-1.5, -3.0]])
+    policy = SimpleNamespace(
+        likeliest=lambda rows, n: [(torch.tensor([[7, 8], [9, 10]]), candidate)], logprobs_at=lambda *_: [base]
+    )
+    probe = build_probe(cast(Any, policy), [Text([1], [2, 3])])
+    assert [(place["index"], place["token_id"]) for place in probe["positions"]] == [(1, 10), (0, 7)]
 
 
 def test_probe_without_rows_is_empty(make_trainer: Make) -> None:
