@@ -9,8 +9,10 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -235,6 +237,32 @@ def test_status_shows_the_figures(run: Run, journal: Journal) -> None:
     assert "judge jobs" in run("status").out
 
 
+class _Ready(BaseHTTPRequestHandler):
+    """A gateway that says whether it is ready."""
+
+    status, tree = 200, {"status": "ready", "warnings": list[str]()}
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(json.dumps(self.tree).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_status_says_that_nobody_is_answered(run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Ready) as gateway:
+        threading.Thread(target=gateway.serve_forever, daemon=True).start()
+        flags = ("--set", f"gateway.port={gateway.server_port}")
+        assert run("status", "--json", *flags).json["serving"] == "ready"
+        monkeypatch.setattr(_Ready, "status", 503)
+        monkeypatch.setattr(_Ready, "tree", {"status": "not ready", "warnings": ["no engine answers"]})
+        assert "is not ready: no engine answers\n" in run("status", *flags).out
+        gateway.shutdown()
+    assert run("status", *flags).out.startswith(f"no gateway answers at http://127.0.0.1:{gateway.server_port}; is")
+
+
 def test_status_says_whether_the_agent_got_better_and_where_it_is_worst(run: Run, journal: Journal) -> None:
     shown = run("status", "--json").json
     assert (shown["progress"], shown["worst_slice"]) == (None, None)
@@ -320,7 +348,7 @@ def test_commands_speak_of_the_model_that_up_was_told(run: Run, journal: Journal
     assert "template" not in run("status").out
     note_model(config.load(flags={"engine.model": str(model)}))
     shown = run("status")
-    assert shown.out.startswith("the model has no chat template, so chat requests are refused and nothing is learned;")
+    assert "\nthe model has no chat template, so chat requests are refused and nothing is learned;" in shown.out
     assert run("status", "--json").json["learning_alarm"] is True
     assert load_settings(None).engine.model == str(model)
     other = load_settings(None, ["engine.model=acme/model-7b"])

@@ -1,10 +1,13 @@
 """`burnish up`: all parts on one machine, in one terminal. `burnish status`: their state."""
 
 import asyncio
+import json
 import os
 import re
 import signal
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,6 +31,8 @@ from burnish.server.gateway.access.host_guard import may_be_open
 LOOK_SECONDS = 5.0
 LONGEST_SILENCE = 60.0
 """Seconds after which learning is looked at again although the journal has not changed."""
+READY_SECONDS = 3.0
+"""Seconds for which `burnish status` waits for the gateway."""
 LOCK = "up.lock"
 """Held by the supervisor, in `run/`."""
 _COUNTS = re.compile(r", for \d+ s|\d+ replies ")
@@ -95,7 +100,11 @@ def check_start(settings: Settings) -> None:
 
 
 async def _up(settings: Settings) -> None:
-    supervisor = Supervisor(parts_of(settings, os.environ), LocalLauncher(_emit))
+    def emit(part: str, line: str) -> None:
+        if part != "engine" or not supervisor.is_stopping:  # vLLM reports leaks at its end that nobody can mend
+            _emit(part, line)
+
+    supervisor = Supervisor(parts_of(settings, os.environ), LocalLauncher(emit))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, supervisor.stop)
@@ -163,6 +172,19 @@ def _emit(part: str, line: str) -> None:
     out.print(prefix + Text.from_ansi(line), soft_wrap=True)
 
 
+def _serving_fault(settings: Settings) -> str | None:
+    """Why clients are not answered now. None if they are."""
+    url = gateway_url(settings)
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{url}/readyz", timeout=READY_SECONDS):
+            return None
+    except urllib.error.HTTPError as error:
+        with error:
+            return f"the gateway at {url} is not ready: {', '.join(json.load(error)['warnings'])}"
+    except OSError:
+        return f"no gateway answers at {url}; is `burnish up` running?"
+
+
 def status(
     file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None, as_json: AsJson = False
 ) -> None:
@@ -190,11 +212,15 @@ def status(
     figures["loaded"] = (
         next((a["loaded"] for a in table["agents"] if a["name"] == settings.agent.name), []) if table else []
     )
+    fault = _serving_fault(settings)
+    figures["serving"] = fault or "ready"
     figures["set_aside"] = len(list(aside_of(settings.segments_dir).glob("*.seg")))
     figures["low_disk_gb"] = low_disk(settings.state_dir)
     if as_json:
         print_json(figures)
         return
+    if fault is not None:
+        out.print(Text(fault, style="bold red"), soft_wrap=True)
     out.print(Text(learning.sentence, style="bold red" if learning.is_alarm else "bold"), soft_wrap=True)
     if figures["low_disk_gb"] is not None:
         out.print(Text(LOW_DISK.format(figures["low_disk_gb"]), style="bold red"), soft_wrap=True)

@@ -233,6 +233,10 @@ class Supervisor:
     def restarts(self) -> dict[str, int]:
         return {name: watched.n_restarts for name, watched in self._watched.items()}
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
     def stop(self) -> None:
         """Begin a clean shutdown; `run` returns when everything has ended."""
         self._stopping.set()
