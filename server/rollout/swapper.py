@@ -131,16 +131,18 @@ class Swapper:
                     rest.begin()
                     is_idle = not await self._work_off()
                 if is_away:
-                    log.info("the engine answers again")
+                    log.info("the engine answers")
                     is_away = False
                 if is_idle and self._has_news():
                     await asyncio.sleep(interval)
                 elif is_idle:
                     await rest.nap(interval, RECONCILE_SECONDS)
             except EngineError as error:  # also a refusal that says nothing about one version: a wrong key, for example
-                if not is_away:
+                if not is_away and looked_at == -math.inf:
+                    log.info("waiting for the engine, which starts")
+                elif not is_away:
                     log.warning("waiting for the engine", error=told(error))
-                    is_away = True
+                is_away = True
                 is_idle = False
                 await asyncio.sleep(1.0)
 
@@ -234,14 +236,8 @@ class Swapper:
             outcome = self._accept(job, name, live, evidence)
         else:
             await self._refuse(job, name, evidence, "; ".join(verdict.faults), gives_back=verdict.has_forgotten)
-        shown = {key: value for key, value in evidence.as_dict().items() if key not in ("mechanical", "slices")}
-        log.info(
-            outcome,
-            version=str(name),
-            seconds=round(time.monotonic() - started, 2),
-            reasons="; ".join(verdict.faults) or None,
-            **shown,
-        )
+        seconds, reasons = round(time.monotonic() - started, 2), "; ".join(verdict.faults)
+        log.info(outcome, version=str(name), seconds=seconds, **({"reasons": reasons} if reasons else {}))
 
     async def _shown_before(self, name: VersionName) -> Evidence | None:
         """The evidence of a waiting candidate. It is loaded again if an engine has lost it."""
