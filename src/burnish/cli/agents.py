@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from burnish.adapters.registry import agents
 from burnish.adapters.registry.lineage import aliases_of
@@ -25,6 +24,7 @@ from burnish.cli.common import (
     prepared,
     print_json,
 )
+from burnish.cli.tables import Listing
 from burnish.config import BASE_NAME, overrides
 from burnish.journal.summary import summary
 
@@ -54,7 +54,9 @@ def list_(
     if as_json:
         print_json({"agents": rows})
         return
-    table = Table("agent", "tenant", "live", "previous", "learner", "held", "own settings")
+    table = Listing(
+        "agent", "tenant", "live", "previous", "learner", "held", "own settings", least=("tenant", "previous")
+    )
     for row in rows:
         live, previous = (row["aliases"].get(name) for name in ("live", "previous"))
         own = ", ".join(f"{key}={json.dumps(value)}" for key, value in row["settings"].items())
@@ -79,7 +81,7 @@ def show(name: Name, file: ConfigFile = None, state: StateDir = None, as_json: A
     if as_json:
         print_json(report)
         return
-    table = Table(show_header=False, title=f"agent {name}")
+    table = Listing(show_header=False, title=f"agent {name}")
     for key, value in report.items():
         table.add_row(key.replace("_", " "), escape(str(value)))
     out.print(table)

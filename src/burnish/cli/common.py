@@ -1,6 +1,7 @@
 """The console, the options and the helpers that all commands share."""
 
 import json
+import os
 import re
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from burnish import config
@@ -21,6 +22,8 @@ from burnish.files import write_privately
 from burnish.journal import Journal
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+WIDE = 10_000
+"""Columns of an output that is no terminal. A program or a file has room for whole lines."""
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -32,7 +35,15 @@ def visible(text: str) -> str:
 
 
 class Terminal(Console):
-    """A console on which nothing recorded can control the terminal, whatever prints it."""
+    """A console on which nothing recorded can control the terminal, whatever prints it. Elsewhere it is `WIDE`, unless
+    the variable COLUMNS says otherwise.
+    """
+
+    @property  # type: ignore[misc]  # nobody sets it
+    def size(self) -> ConsoleDimensions:
+        found = super().size
+        is_given = self.is_terminal or self._width is not None or "COLUMNS" in os.environ
+        return found if is_given else ConsoleDimensions(WIDE, found.height)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -108,6 +119,11 @@ def existing(file: Path | None, state: Path | None, agent: str | None) -> tuple[
     """The settings, the journal and the chosen agent. Raises JournalError if there is no journal."""
     settings = load_settings(file, None, state)
     return settings, Journal.open(settings.journal_url, migrate=False), agent or settings.agent.name
+
+
+def counted(n: int, what: str) -> str:
+    """`1 turn`, `2,000 turns`."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def when(at: float | None) -> str:
@@ -189,4 +205,4 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
             stream.write(line)
             n_rows += 1
     aside.rename(output)
-    out.print(f"{n_rows} rows in {output}", highlight=False, soft_wrap=True)
+    out.print(f"{counted(n_rows, 'row')} in {output}", highlight=False, soft_wrap=True)

@@ -3,12 +3,23 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from sqlalchemy import select
 
 from burnish import keys as minting
 from burnish.adapters.registry import revocations
-from burnish.cli.common import AsJson, ConfigFile, Reason, StateDir, answer, example, load_settings, out, print_json
+from burnish.cli.common import (
+    AsJson,
+    ConfigFile,
+    Reason,
+    StateDir,
+    answer,
+    counted,
+    example,
+    load_settings,
+    out,
+    print_json,
+)
+from burnish.cli.tables import Listing
 from burnish.errors import NotFound, RequestError
 from burnish.journal.tables import KeyRow
 
@@ -81,11 +92,11 @@ def list_(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = Fal
     if as_json:
         print_json([row.model_dump(exclude={"digest"}) for row in rows])
         return
-    table = Table("key", "name", "user", "tenant", "scopes", "agents", "limits", "state")
+    table = Listing("key", "name", "user", "tenant", "scopes", "agents", "limits", "state", least=("tenant", "limits"))
     for row in rows:
         state_text = "revoked" if row.revoked_at else "active"
         agents = ", ".join(row.agents) or "all"
-        who = (row.key_id + "…", row.name, row.user or "", row.tenant)
+        who = (row.key_id, row.name, row.user or "", row.tenant)
         table.add_row(*who, ", ".join(row.scopes), agents, _limits(row), state_text)
     out.print(table)
 
@@ -114,7 +125,7 @@ def revoke(
         with journal.write() as session:
             n_keys = revocations.revoke_user(session, tenant, user, actor="cli", reason=reason)
         refresh(settings, journal)
-        told = f"revoked {n_keys} key{'' if n_keys == 1 else 's'} and all tokens of the user {user!r}"
+        told = f"revoked {counted(n_keys, 'key')} and all tokens of the user {user!r}"
         return answer(told, {"user": user, "n_keys": n_keys}, as_json)
     assert key_id is not None
     with journal.write() as session:

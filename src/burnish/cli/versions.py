@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from burnish.adapters.registry import lifecycle, versions
 from burnish.adapters.registry.agents import tenant_of
@@ -33,6 +32,7 @@ from burnish.cli.common import (
     prepared,
     print_json,
 )
+from burnish.cli.tables import Listing
 from burnish.cli.tables import versions as tables
 from burnish.errors import BurnishError
 from burnish.journal import Journal
@@ -82,7 +82,7 @@ def show(
     if as_json:
         print_json({**describe(row), "manifest": manifest})
         return
-    table = Table(show_header=False, title=f"{name}@v{version}")
+    table = Listing(show_header=False, title=f"{name}@v{version}")
     for key, value in {**describe(row), **{f"manifest {k}": v for k, v in manifest.items()}}.items():
         table.add_row(key, escape(str(value)))
     out.print(table)

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from burnish.adapters.registry.agents import tenant_of
-from burnish.cli.common import AgentName, ConfigFile, Limit, StateDir, console, load_settings, out
+from burnish.cli.common import AgentName, ConfigFile, Limit, StateDir, console, counted, load_settings, out
 from burnish.cli.tables.turns import message_panel
 from burnish.errors import BurnishError
 from burnish.journal import Journal
@@ -57,7 +57,9 @@ def label(
         n_labelled = _label_all(journal, waiting, output, skipped)
     journal.close()
     console.print(
-        f"{n_labelled} turns labelled, {output} holds {len(_labelled(output))} cases", style="dim", soft_wrap=True
+        f"{counted(n_labelled, 'turn')} labelled, {output} holds {counted(len(_labelled(output)), 'case')}",
+        style="dim",
+        soft_wrap=True,
     )
 
 

@@ -1,1 +1,63 @@
-"""Tables that the commands print for people."""
+"""Tables that the commands print for people. None of them cuts what it shows."""
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Column, Table
+
+from burnish.cli.common import WIDE
+
+IDENTIFIERS = frozenset({"agent", "feedback", "from", "group of", "judge", "key", "object", "turn", "user", "version"})
+"""Columns whose words are to be copied. They are broken only where they alone are wider than the terminal."""
+LONGEST = 16
+"""Characters of any other word that stay on one line."""
+
+
+class Listing(Table):
+    """A table in which long cells are wrapped and nothing is cut. Where the terminal is too narrow for the words, the
+    columns `least` drop out, the first one first, and a line below says so.
+    """
+
+    def __init__(self, *headers: str, least: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(*headers, **options)
+        self._least = least
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for n in range(len(self._least) + 1):
+            gone = self._least[:n]
+            columns = [replace(each, overflow="fold") for each in self.columns if each.header not in gone]
+            ranges = [_range(console, options, each) for each in columns]
+            room = options.max_width - 3 * len(columns) - 1 - sum(least for least, _ in ranges)
+            if room >= 0:
+                fitted = zip(columns, _widths(ranges, room), strict=True)
+                columns = [replace(each, width=width) for each, width in fitted]
+                break
+        shown = copy(self)
+        shown.columns = columns
+        if gone:
+            shown.caption = f"too narrow for: {', '.join(gone)}; --json has them"
+        yield from Table.__rich_console__(shown, console, options)
+
+
+def _range(console: Console, options: ConsoleOptions, column: Column) -> tuple[int, int]:
+    """The least width, of the longest word that stays whole and of a quarter of the longest line, and the width of that
+    line.
+    """
+    wide = options.update_width(WIDE)
+    found = [console.measure(cell, options=wide) for cell in (column.header, *column.cells)]
+    least, most = max(each.minimum for each in found), max(each.maximum for each in found)
+    return (least if column.header in IDENTIFIERS else min(max(least, most // 4), LONGEST)), most
+
+
+def _widths(ranges: Sequence[tuple[int, int]], room: int) -> Iterator[int]:
+    """The width of each column: the least one, and its share of the `room` that is left. What a short column does not
+    need goes to the longer ones.
+    """
+    shares, n_left = {}, len(ranges)
+    for index, (least, most) in sorted(enumerate(ranges), key=lambda each: each[1][1] - each[1][0]):
+        shares[index] = min(most - least, room // n_left)
+        room, n_left = room - shares[index], n_left - 1
+    return (least + shares[index] for index, (least, _) in enumerate(ranges))

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 
-from burnish.cli.common import when
+from burnish.cli.common import counted, when
+from burnish.cli.tables import Listing
 
 if TYPE_CHECKING:
     from burnish.learner.run.reproduce import Reproduced
@@ -16,9 +16,9 @@ Tree = Mapping[str, Any]
 _SHOWN = ("reward_mean", "grad_norm", "entropy", "seconds")
 
 
-def standing(report: Tree) -> Table:
+def standing(report: Tree) -> Listing:
     """The learner's state, one fact a line."""
-    table = Table(show_header=False, title=f"learner of {report['agent']}")
+    table = Listing(show_header=False, title=f"learner of {report['agent']}")
     if not report["is_enabled"]:
         activity = "off: learner.enabled is false"
     elif report["is_paused"]:
@@ -43,9 +43,9 @@ def standing(report: Tree) -> Table:
     return table
 
 
-def runs(agent: str, found: Sequence[Tree]) -> Table:
+def runs(agent: str, found: Sequence[Tree]) -> Listing:
     """One step a line, the newest first."""
-    table = Table(
+    table = Listing(
         "version",
         "from",
         "outcome",
@@ -56,6 +56,7 @@ def runs(agent: str, found: Sequence[Tree]) -> Table:
         *(name.replace("_", " ") for name in _SHOWN),
         "began",
         "reason",
+        least=("entropy", "grad norm", "idle", "hints", "from", "seconds"),
     )
     table.title = f"steps of {agent}"
     for each in found:
@@ -76,18 +77,19 @@ def runs(agent: str, found: Sequence[Tree]) -> Table:
 
 def story(report: Tree) -> Group:
     """A step with its figures and its rows."""
-    facts = Table(show_header=False, title=f"step to v{report['version']} from v{report['parent']}")
+    facts = Listing(show_header=False, title=f"step to v{report['version']} from v{report['parent']}")
     facts.add_row("[bold]outcome", escape(f"{report['outcome']} {report['reason'] or ''}"))
     facts.add_row("[bold]began", f"{when(report['started_at'])}, try {report['attempt']}")
     for name, value in sorted(report["metrics"].items()):
         facts.add_row(name, f"{value:.6g}" if isinstance(value, int | float) else escape(str(value)))
-    monitors = Table("monitor", "level", "value", "why", title="monitors")
+    monitors = Listing("monitor", "level", "value", "why", title="monitors")
     for name, reading in sorted(report["monitors"].items()):
         value = reading.get("value")
         shown = f"{value:.4g}" if isinstance(value, int | float) else ""
         monitors.add_row(name.replace("_", " "), _level(reading["level"]), shown, escape(reading.get("why") or ""))
     columns = ("turn", "reward at step", "by", "hint", "log-prob a token", "not used because")
-    rows = Table(*columns, title=f"{report['n_rows']} rows")
+    least = ("log-prob a token", "by", "reward at step")
+    rows = Listing(*columns, least=least, title=counted(report["n_rows"], "row"))
     for row in report["rows"]:
         reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
         refused = f"hint: {row['hint_status']}" if row["hint_status"] else ""
@@ -98,11 +100,11 @@ def story(report: Tree) -> Group:
         rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", hint, moved, escape(why))
     parts = [facts, *([monitors] if report["monitors"] else []), rows]
     if report["groups"]:
-        groups = Table(
+        groups = Listing(
             "group of",
             "scores (the live reply's first)",
             "not used because",
-            title=f"{len(report['groups'])} shadow groups",
+            title=counted(len(report["groups"]), "shadow group"),
         )
         for each in report["groups"]:
             weight = f"weight {each['weight']:.2f}" if each["weight"] is not None else ""
@@ -112,10 +114,11 @@ def story(report: Tree) -> Group:
     return Group(*parts)
 
 
-def reproduced(report: "Reproduced") -> Table:
+def reproduced(report: "Reproduced") -> Listing:
     """Whether the reproduced version equals the published one."""
-    table = Table(
-        show_header=False, title=f"v{report.version} reproduced from v{report.parent} and {report.n_rows} rows"
+    table = Listing(
+        show_header=False,
+        title=f"v{report.version} reproduced from v{report.parent} and {counted(report.n_rows, 'row')}",
     )
     table.add_row("[bold]verdict", "[green]identical, bit for bit[/]" if report.is_same else "[red]different[/]")
     table.add_row("published", report.expected)
