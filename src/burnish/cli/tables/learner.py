@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from burnish.cli.common import counted, when
 from burnish.cli.tables import Listing
+from burnish.records import StepOutcome
 
 if TYPE_CHECKING:
     from burnish.learner.run.reproduce import Reproduced
@@ -19,28 +20,29 @@ _SHOWN = ("reward_mean", "grad_norm", "entropy", "seconds")
 def standing(report: Tree) -> Listing:
     """The learner's state, one fact a line."""
     table = Listing(show_header=False, title=f"learner of {report['agent']}")
-    if not report["is_enabled"]:
-        activity = "off: learner.enabled is false"
-    elif report["is_paused"]:
-        activity = "paused"
-    elif report["on_trial"] is not None:
-        activity = f"waits for the trial of v{report['on_trial']}"
-    else:
-        activity = (
-            f"waits for {max(0, report['min_rows'] - report['n_ready'])} more rows"
-            if report["n_ready"] < report["min_rows"]
-            else "a step is due"
-        )
-    table.add_row("[bold]now", activity)
+    table.add_row("[bold]now", escape(report["learning"]))
     waited = f", the oldest for {report['oldest_waits_s']:.0f} s" if report["oldest_waits_s"] is not None else ""
     table.add_row("[bold]rows ready", f"{report['n_ready']} of {report['min_rows']}{waited}")
+    if report["n_in_step"]:
+        table.add_row("[bold]rows in the step", str(report["n_in_step"]))
     dropped = ", ".join(f"{reason} {n}" for reason, n in sorted(report["dropped"].items(), key=lambda pair: -pair[1]))
     table.add_row("[bold]rows dropped", escape(dropped) or "none")
     last = report["last_step"]
-    table.add_row(
-        "[bold]last step", f"v{last['version']} {last['outcome']} {when(last['started_at'])}" if last else "none yet"
-    )
+    table.add_row("[bold]last step", _told(last) if last else "none yet")
     return table
+
+
+def _told(step: Tree) -> str:
+    """A step in few words. `open` means that it is under way."""
+    began = f"began {when(step['started_at'])}"
+    return f"v{step['version']} {'is under way' if step['outcome'] == StepOutcome.OPEN else step['outcome']}, {began}"
+
+
+def why_unused(row: Tree) -> str:
+    """Why a step did not use a row, or the row's hint."""
+    refused = f"hint: {row['hint_status']}" if row["hint_status"] else ""
+    weight = f"weight {row['weight']:.2f}" if row["weight"] is not None else ""
+    return escape("; ".join(filter(None, (row["skipped"], refused, weight))))
 
 
 def runs(agent: str, found: Sequence[Tree]) -> Listing:
@@ -92,12 +94,9 @@ def story(report: Tree) -> Group:
     rows = Listing(*columns, least=least, title=counted(report["n_rows"], "row"))
     for row in report["rows"]:
         reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
-        refused = f"hint: {row['hint_status']}" if row["hint_status"] else ""
-        weight = f"weight {row['weight']:.2f}" if row["weight"] is not None else ""
-        why = "; ".join(filter(None, (row["skipped"], refused, weight)))
         moved = f"{row['logprob_change']:+.3f}" if row["logprob_change"] is not None else ""
         hint = escape(row["hint"] or "")
-        rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", hint, moved, escape(why))
+        rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", hint, moved, why_unused(row))
     parts = [facts, *([monitors] if report["monitors"] else []), rows]
     if report["groups"]:
         groups = Listing(

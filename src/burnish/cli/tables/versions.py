@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from burnish.cli.common import counted, when
 from burnish.cli.tables import Listing
+from burnish.cli.tables.learner import why_unused
 from burnish.journal.tables import VersionRow
 
 Tree = Mapping[str, Any]
@@ -72,8 +73,8 @@ def story(report: Tree) -> Group:
         )
         for row in report["step"]["rows"]:
             reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
-            why = escape(row["skipped"] or "")
-            rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), why)
+            told = (row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""))
+            rows.add_row(*told, why_unused(row))
         parts.append(rows)
     parts.append(entries(report["history"], "history"))
     return Group(*parts)
