@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import agents, lifecycle
 from burnish.journal import Journal
-from burnish.journal.tables import LoadJob
+from burnish.journal.tables import LoadJob, VersionRow
 from tests.adapters.files.test_store import FACTS, fill
 from tests.cli.conftest import Run, listening
 from tests.factories import interaction, user
@@ -155,13 +156,25 @@ def test_a_version_is_exported_and_tells_its_story(run: Run, journal: Journal, t
     shown = run("versions", "lineage", "3").out
     assert "agent@v3 ← agent@v2 ← agent@v1 ← agent@v0" in shown and "until now" in shown and "history" in shown
     refused = run("versions", "lineage", "4").out
-    assert "'n_lost': 9}" in refused and "Is ice cold?" in refused and "No, it is [not]." in refused
+    assert "n 64, n lost 9" in refused and "Is ice cold?" in refused and "No, it is [not]." in refused
+
+
+def test_facts_are_shown_without_python(run: Run, journal: Journal) -> None:
+    evidence = {"pairs": {"n": 3, "by_turn": [{"p": 0.5}] * 40}, "is_exact": False, "rate": 1 / 3, "none": None}
+    with journal.write() as session:
+        session.get_one(VersionRow, ("agent", 3)).evidence = evidence
+    shown = [run("agents", "show", "agent").out, *(run("versions", verb, "3").out for verb in ("show", "lineage"))]
+    for out in shown:
+        assert not any(raw in out for raw in ("None", "False", "True", "{", "0.3333333"))
+    assert re.search(r"created at *│ 2\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d", shown[0]) and "live 3, previous 2" in shown[0]
+    assert re.search("is paused *│ no ", shown[0]) and re.search("held *│ – ", shown[0])
+    assert all("n 3, by turn 40 values" in out and "0.333333" in out for out in shown[1:])
 
 
 def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path) -> None:
     (row,) = run("export", "--format", "kto").out.splitlines()
     assert json.loads(row)["label"] is True
-    assert run("export", "--format", "sft", "-o", "rows.jsonl").out == "1 rows in rows.jsonl\n"
+    assert run("export", "--format", "sft", "-o", "rows.jsonl").out == "1 row in rows.jsonl\n"
     assert json.loads((tmp_path / "rows.jsonl").read_text())["id"] == "t"
     assert "expected a new file, but rows.jsonl exists" in run("export", "--format", "sft", "-o", "rows.jsonl").error
     assert run("export", "--format", "sft", "--agent", "nobody").out == ""

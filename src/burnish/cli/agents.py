@@ -24,7 +24,7 @@ from burnish.cli.common import (
     prepared,
     print_json,
 )
-from burnish.cli.tables import Listing
+from burnish.cli.tables import Listing, facts
 from burnish.config import BASE_NAME, overrides
 from burnish.journal.summary import summary
 
@@ -81,10 +81,7 @@ def show(name: Name, file: ConfigFile = None, state: StateDir = None, as_json: A
     if as_json:
         print_json(report)
         return
-    table = Listing(show_header=False, title=f"agent {name}")
-    for key, value in report.items():
-        table.add_row(key.replace("_", " "), escape(str(value)))
-    out.print(table)
+    out.print(facts(f"agent {name}", report))
 
 
 @app.command(epilog=example("agents create support --set learner.min_rows=8"))

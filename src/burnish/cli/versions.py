@@ -32,7 +32,7 @@ from burnish.cli.common import (
     prepared,
     print_json,
 )
-from burnish.cli.tables import Listing
+from burnish.cli.tables import facts
 from burnish.cli.tables import versions as tables
 from burnish.errors import BurnishError
 from burnish.journal import Journal
@@ -82,10 +82,11 @@ def show(
     if as_json:
         print_json({**describe(row), "manifest": manifest})
         return
-    table = Listing(show_header=False, title=f"{name}@v{version}")
-    for key, value in {**describe(row), **{f"manifest {k}": v for k, v in manifest.items()}}.items():
-        table.add_row(key, escape(str(value)))
-    out.print(table)
+    report = describe(row)
+    evidence = report.pop("evidence") or {}
+    report |= {f"evidence: {key}": value for key, value in evidence.items()}
+    report |= {f"manifest: {key}": value for key, value in manifest.items()}
+    out.print(facts(f"{name}@v{version}", report))
 
 
 @app.command("lineage", epilog=example("versions lineage 3"))

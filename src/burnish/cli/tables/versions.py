@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 
 from burnish.cli.common import counted, when
-from burnish.cli.tables import Listing
+from burnish.cli.tables import Listing, name_of, plain
 from burnish.cli.tables.learner import why_unused
 from burnish.journal.tables import VersionRow
 
@@ -47,7 +47,7 @@ def story(report: Tree) -> Group:
     retention = dict(evidence.get("retention") or {})
     forgotten = retention.pop("lost", ())
     for name, value in (evidence | ({"retention": retention} if retention else {})).items():
-        facts.add_row(f"evidence: {name}", escape(str(value)))
+        facts.add_row(f"evidence: {name_of(name)}", escape(plain(value, name)))
     for row in report["canaries"]:
         facts.add_row(row["kind"], escape(f"{row['state']} compared with v{row['baseline']} {row['reason'] or ''}"))
     if report["comparisons"]:
