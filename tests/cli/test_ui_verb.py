@@ -15,11 +15,11 @@ from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn
 
 
-def test_a_link_is_printed_and_kept_for_the_pages(run: Run, tmp_path: Path) -> None:
+def test_a_link_is_printed_and_kept_for_the_pages(run: Run, state: Path) -> None:
     printed = run("ui", "--link").out.strip()
     origin, _, token = printed.partition("/login?token=")
     assert origin == "http://127.0.0.1:8703"
-    kept = tmp_path / ".burnish" / "run" / "ui.link"
+    kept = state / "run" / "ui.link"
     assert kept.read_text().strip() == token and kept.stat().st_mode & 0o777 == 0o600
 
 

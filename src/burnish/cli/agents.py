@@ -27,6 +27,7 @@ from burnish.cli.common import (
 from burnish.cli.tables import Listing, facts
 from burnish.config import BASE_NAME, overrides
 from burnish.journal.summary import summary
+from burnish.journal.tables import AgentRow
 
 app = typer.Typer(
     help="List, show and create agents, change their settings, end a hold.",
@@ -100,11 +101,13 @@ def create(
     settings, journal, _ = prepared(file, state, None)
     wanted = overrides.checked(settings, pairs(own))
     with journal.write() as session:
+        is_new = session.get(AgentRow, name) is None
         taken = (BASE_NAME,)
         row = agents.create(session, name, tenant, settings=wanted, taken=taken, actor="cli", reason=reason)
         report = described(row, {0: [agents.LIVE]})
     refresh(settings, journal)
-    answer(f"agent {name} of tenant {tenant} exists", report, as_json)
+    done = "is created" if is_new else "exists already"
+    answer(f"agent {name} of tenant {tenant} {done}", report, as_json)
 
 
 @app.command("set", epilog=example("agents set support --set learner.min_rows=8 --set gate.tier=fast"))

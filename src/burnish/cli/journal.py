@@ -16,6 +16,7 @@ from burnish.cli.common import (
     StateDir,
     Yes,
     answer,
+    check_state,
     confirm,
     console,
     counted,
@@ -75,13 +76,14 @@ def check(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = Fal
 def vacuum(yes: Yes = False, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
     """Remove records and segments that the ingester could not read and has set aside, and give free pages back."""
     settings = load_settings(file, None, state)
+    check_state(settings)
     folder = aside_of(settings.segments_dir)
     found = sorted(folder.glob("*.seg"))
     if found:
         confirm(f"Remove {counted(len(found), 'file')} from {folder}? Nobody has read what they hold.", yes)
     for path in found:
         path.unlink(missing_ok=True)
-    freed = _compact(settings) if settings.journal.url or (settings.state_dir / "journal.db").exists() else 0
+    freed = _compact(settings)
     status = f"removed {counted(len(found), 'file')}, freed {freed / 1e6:,.1f} MB"
     answer(status, {"removed": [path.name for path in found], "freed_bytes": freed}, as_json)
 

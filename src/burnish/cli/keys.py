@@ -13,10 +13,13 @@ from burnish.cli.common import (
     Reason,
     StateDir,
     answer,
+    console,
     counted,
     example,
+    has_state,
     load_settings,
     out,
+    prepared,
     print_json,
 )
 from burnish.cli.tables import Listing
@@ -60,7 +63,11 @@ def create(
     from burnish.adapters.serving.prepare import prepare, refresh
 
     settings = load_settings(file, None, state)
+    is_new = not has_state(settings)
     journal = prepare(settings)
+    if is_new:
+        made = f"{settings.state_dir} is a new state directory; only a server with this --state knows the key"
+        console.print(f"burnish: {made}", highlight=False, soft_wrap=True)
     secret, key = minting.mint(
         scope,
         tenant=tenant,
@@ -85,9 +92,8 @@ def create(
 @app.command("list", epilog=example("keys list --json"))
 def list_(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
     """List keys, without their secrets."""
-    from burnish.adapters.serving.prepare import prepare
-
-    with prepare(load_settings(file, None, state)).read() as session:
+    _, journal, _ = prepared(file, state, None)
+    with journal.read() as session:
         rows = session.scalars(select(KeyRow)).all()
     if as_json:
         print_json([row.model_dump(exclude={"digest"}) for row in rows])
@@ -115,12 +121,11 @@ def revoke(
 
     A token that is made for the user later is valid.
     """
-    from burnish.adapters.serving.prepare import prepare, refresh
+    from burnish.adapters.serving.prepare import refresh
 
     if (key_id is None) == (user is None):
         raise RequestError("expected either a key's id or --user")
-    settings = load_settings(file, None, state)
-    journal = prepare(settings)
+    settings, journal, _ = prepared(file, state, None)
     if user is not None:
         with journal.write() as session:
             n_keys = revocations.revoke_user(session, tenant, user, actor="cli", reason=reason)

@@ -26,6 +26,7 @@ from burnish.cli.common import (
 )
 from burnish.cli.tables import turns
 from burnish.cli.tables.versions import entries
+from burnish.errors import NotFound
 from burnish.journal import story
 from burnish.journal.listing import feedback as said_about
 from burnish.journal.listing import turns as listing
@@ -97,6 +98,8 @@ def session_(
     _, journal, of = existing(file, state, agent)
     with journal.read() as session:
         found = listing.of_session(session, of, name)
+    if not found:
+        raise NotFound(f"agent {of!r} has no session {name!r}; `burnish turns show` tells a turn's session")
     print_json(found) if as_json else out.print(turns.thread(found))
 
 

@@ -23,6 +23,7 @@ from burnish.cli.common import (
     Yes,
     answer,
     ask_gateway,
+    check_state,
     confirm,
     console,
     example,
@@ -179,6 +180,7 @@ def compare(
         while said not in VOTES:
             said = str(typer.prompt(f"Which is better? {keys}", err=True)).strip().lower()
     except typer.Abort:
+        typer.echo(err=True)  # the question's line has no end yet
         raise BurnishError("nobody voted; use --json to see the replies without a vote") from None
     better, worse = replies[::-1] if said == "2" else replies
     both = {"t": "tie", "n": "neither"}.get(said, "")
@@ -234,6 +236,7 @@ def import_(
     from burnish.learner.run.adopt import adopt
 
     settings = load_settings(file, overrides, state)
+    check_state(settings)
     name = agent or settings.agent.name
     with console.status("reading the adapter and taking its probe"):
         number, read = adopt(settings, prepare(settings), name, directory, actor="cli", any_base=any_base)

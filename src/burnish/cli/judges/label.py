@@ -150,7 +150,7 @@ def _case(session: Session, name: str) -> "GoldenCase":
 
 
 def _show(case: "GoldenCase", title: str) -> None:
-    out.print(Rule(title, align="left"))
+    out.print(Rule(title, align="left"), width=None if out.is_terminal else 80)
     for message in case.messages[-3:]:
         out.print(message_panel(dict(message), "request"))
     out.print(message_panel(dict(case.reply), "reply"))

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from burnish.cli.common import ConfigFile, Overrides, StateDir, load_settings, out
+from burnish.cli.common import ConfigFile, Overrides, StateDir, check_state, load_settings, out
 from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.processes.parts import gateway_url, ui_url
@@ -30,6 +30,7 @@ def ui(
     if not settings.gateway.ui_port:
         raise ConfigError("gateway.ui_port is 0, which means no pages; set it to a port, for example 8703")
     if gateway is None:
+        check_state(settings)
         sign_in = one_time_link(settings)
         out.print(sign_in if link else f"Sign in once: {sign_in}", highlight=False, soft_wrap=True)
         if link:
