@@ -69,9 +69,7 @@ StateDir = Annotated[Path | None, typer.Option("--state", help="State directory 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table or a line.")]
 AgentName = Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")]
 EveryAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent (default: all).")]
-Version = Annotated[
-    int, typer.Argument(min=0, callback=_made_version, help="Version number from 1 on, 12 for agent@v12.")
-]
+Version = Annotated[int, typer.Argument(min=0, callback=_made_version, help="Version number, 12 for agent@v12.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept in the audit log.")]
 Expected = Annotated[

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.markup import escape
 
 from burnish.cli.common import counted, when
-from burnish.cli.tables import Listing
+from burnish.cli.tables import Listing, plain
 from burnish.records import StepOutcome
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def story(report: Tree) -> Group:
     facts.add_row("[bold]outcome", escape(f"{report['outcome']} {report['reason'] or ''}"))
     facts.add_row("[bold]began", f"{when(report['started_at'])}, try {report['attempt']}")
     for name, value in sorted(report["metrics"].items()):
-        facts.add_row(name, f"{value:.6g}" if isinstance(value, int | float) else escape(str(value)))
+        facts.add_row(name, escape(plain(value, name)))
     monitors = Listing("monitor", "level", "value", "why", title="monitors")
     for name, reading in sorted(report["monitors"].items()):
         value = reading.get("value")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 
 from burnish.cli.common import out, when
-from burnish.cli.tables import Listing
+from burnish.cli.tables import Listing, plain
 from burnish.journal.story import Tree
 
 MAX_CHARS = 1200
@@ -55,9 +55,9 @@ def said(agent: str, found: Sequence[Tree]) -> Listing:
 
 def shown(report: Tree) -> Group:
     """One turn with its next state, feedback, judgements, reward and training."""
-    facts = Table.grid(padding=(0, 2))
+    facts = Table.grid(Column(), Column(overflow="fold"), padding=(0, 2))
     for name in ("turn", "agent", "session", "linked_by", "kind", "route", "finish_reason", "n_tokens"):
-        facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(str(report[name])))
+        facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(plain(report[name], name)))
     facts.add_row("[bold]ended", when(report["ended_at"]))
     parts: list[RenderableType] = [facts]
     parts += [message_panel(message, "request") for message in report["messages"][-3:]]
