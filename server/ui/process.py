@@ -1,5 +1,6 @@
 """The process of the pages: binds a port and serves until it is told to end."""
 
+import socket
 from collections.abc import Collection
 from pathlib import Path
 
@@ -24,11 +25,12 @@ def run(
     *,
     host: str = "127.0.0.1",
     allowed_hosts: Collection[str] = (),
+    listener: socket.socket | None = None,
     own_key_file: Path | None = None,
     link_file: Path | None = None,
 ) -> None:
     """Serve the pages for the gateway at that URL until told to stop. `allowed_hosts` are names besides loopback and
-    `host` under which a browser may ask.
+    `host` under which a browser may ask. `listener` is a socket that listens there already.
     """
     site = Site(make_http(gateway), own_key_file=own_key_file, link_file=link_file)
     config = uvicorn.Config(
@@ -43,4 +45,4 @@ def run(
         server_header=False,
         http=PagesProtocol,
     )
-    uvicorn.Server(config).run()
+    uvicorn.Server(config).run(sockets=None if listener is None else [listener])

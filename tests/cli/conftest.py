@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from burnish.adapters.serving.prepare import prepare
 from burnish.cli import main
+from burnish.config import Settings
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         return Done(int(ended.value.code or 0), printed.out, printed.err)
 
     return call
+
+
+@pytest.fixture
+def state(tmp_path: Path, run: Run) -> Path:
+    """The state directory `.burnish` of a server that has started once, in the directory of `run`."""
+    folder = tmp_path / ".burnish"
+    prepare(Settings(state_dir=folder)).close()
+    return folder
 
 
 @contextmanager

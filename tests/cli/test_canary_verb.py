@@ -80,5 +80,5 @@ def test_stopping_asks_first(run: Run, journal: Journal, monkeypatch: pytest.Mon
     assert run("canary", "start", "9", "--yes").error.startswith("burnish: no version agent@v9")
 
 
-def test_an_empty_journal_has_none(run: Run) -> None:
+def test_an_empty_journal_has_none(run: Run, state: Path) -> None:
     assert "no canary and no watch so far" in run("canary", "status").out

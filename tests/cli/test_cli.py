@@ -39,10 +39,9 @@ from tests.turns import add_feedback, add_turn
 
 
 @pytest.fixture
-def journal(tmp_path: Path, run: Run) -> Journal:
-    """The journal of the state directory `.burnish`, created like the first command's."""
-    assert run("versions", "list").status == 0
-    return Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}")
+def journal(state: Path) -> Journal:
+    """The journal of the state directory `.burnish`."""
+    return Journal.open(f"sqlite:///{state / 'journal.db'}")
 
 
 def test_help_names_every_verb(run: Run) -> None:
@@ -93,13 +92,13 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
         (["keys", "revoke", "sk-burnish-none"], "no key 'sk-burnish-none'"),
         (["keys", "revoke"], "expected either a key's id or --user"),
         (["keys", "revoke", "sk-burnish-none", "--user", "ann"], "expected either a key's id or --user"),
-        (["versions", "list", "--state", "file"], "state_dir: cannot write to"),
-        (["status"], "no journal"),
+        (["keys", "create", "--scope", "admin", "--state", "file"], "state_dir: cannot write to"),
+        (["status", "--state", "other"], "no journal"),
     ],
 )
-def test_an_expected_mistake_is_one_line(run: Run, tmp_path: Path, arguments: list[str], said: str) -> None:
-    (tmp_path / "broken.toml").write_text("learner = [")
-    (tmp_path / "file").write_text("in the way")
+def test_an_expected_mistake_is_one_line(run: Run, state: Path, arguments: list[str], said: str) -> None:
+    (state.parent / "broken.toml").write_text("learner = [")
+    (state.parent / "file").write_text("in the way")
     done = run(*arguments)
     assert done.status == 1
     assert said in done.error
@@ -115,7 +114,33 @@ def test_settings_are_shown_with_their_sentences_and_without_secrets(run: Run) -
     assert run("config", "--json", "--set", "learner.min_rows=7").json["learner.min_rows"] == 7
 
 
-def test_an_empty_journal_lists_the_base(run: Run) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["versions", verb, "1"] for verb in ("show", "lineage", "pairs", "pin", "unpin")),
+        *(["versions", *more] for more in (["list"], ["import", "x"], ["export", "1", "x"], ["gc", "--yes"])),
+        *(["agents", *more] for more in (["list"], ["show", "agent"], ["create", "x"], ["set", "agent"], ["end-hold"])),
+        *(["keys", *more] for more in (["list"], ["revoke", "x"])),
+        *(["canary", *more] for more in (["status"], ["start", "1", "--yes"], ["stop", "--yes"])),
+        *(["promote", "1", "--yes"], ["rollback", "--yes"], ["turns", "list"], ["learner", "status"]),
+        *(["export"], ["audit"], ["ui", "--link"], ["journal", "vacuum"], ["journal", "check"], ["judges", "queue"]),
+    ],
+)
+def test_a_wrong_state_directory_is_named_and_not_made(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+    done = run(*arguments, "--state", "nothere")
+    assert (done.status, done.out) == (1, "") and done.error.count("\n") == 1
+    assert f"no journal in {tmp_path / 'nothere'}; name the server's directory with --state, or start" in done.error
+    assert f"`burnish up --state {tmp_path / 'nothere'}`" in done.error
+    assert not (tmp_path / "nothere").exists()
+
+
+def test_the_first_key_says_that_it_made_a_state_directory(run: Run, tmp_path: Path) -> None:
+    first, second = (run("keys", "create", "--scope", "inference") for _ in range(2))
+    assert first.out.count("\n") == 1 and f"{tmp_path / '.burnish'} is a new state directory" in first.error
+    assert (first.status, second.status, second.error) == (0, 0, "")
+
+
+def test_an_empty_journal_lists_the_base(run: Run, state: Path) -> None:
     done = run("versions", "list")
     assert done.status == 0
     assert "the frozen base" in done.out and "live" in done.out

@@ -29,7 +29,7 @@ def state(run: Run, tmp_path: Path) -> Iterator[Path]:
 
 def test_a_sound_journal_is_said_to_be_sound_and_a_damaged_one_is_status_1(run: Run, state: Path) -> None:
     done = run("journal", "check")
-    assert done.status == 0 and "looked at 1 turns, 2 texts" in done.out and "all is sound" in done.out
+    assert done.status == 0 and "looked at 1 turn, 2 texts" in done.out and "all is sound" in done.out
     (state / "segments").mkdir()
     (state / "segments" / "00000000000000000001-x.seg").write_bytes(b"no segment at all" * 4)
     done = run("journal", "check", "--json")
@@ -43,7 +43,7 @@ def test_a_backup_is_restored_into_another_directory(run: Run, state: Path, tmp_
     assert (tmp_path / "saved").stat().st_mode & 0o777 == 0o700
     assert "expected a new folder" in run("journal", "backup", "saved").error
     done = run("journal", "restore", "saved", "--state", "other")
-    assert done.status == 0 and "restored 1 turns and 0 versions of" in done.out
+    assert done.status == 0 and "restored 1 turn and 0 versions of" in done.out
     assert run("journal", "check", "--state", "other", "--json").json["n_turns"] == 1
     assert "is no backup" in run("journal", "restore", "nowhere", "--state", "third").error
     journal = Journal.open(f"sqlite:///{state / 'journal.db'}")

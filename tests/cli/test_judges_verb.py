@@ -159,7 +159,7 @@ def test_turns_are_labelled_and_a_later_run_goes_on(
         and "next state (user)" in done.out
         and "base/abc" not in done.out
     )
-    assert "1 turns labelled, mine.jsonl holds 1 cases" in done.error
+    assert "1 turn labelled, mine.jsonl holds 1 case" in done.error
     typed(monkeypatch, "+\n")
     assert "1 of 1 · a" in run("judges", "label", "--output", "mine.jsonl").out
     assert [(case.turn, case.score, case.origin) for case in golden.load(tmp_path / "mine.jsonl")] == [

@@ -1,13 +1,16 @@
 """`burnish learner`: its output for people and for programs, and bad input."""
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
 
 from burnish.adapters.registry import lifecycle
 from burnish.journal import Journal
-from burnish.journal.tables import AuditRow, InteractionRow, SampleRow, StepRow
+from burnish.journal.hint_quorum import UNBACKED
+from burnish.journal.tables import AgentRow, AuditRow, InteractionRow, SampleRow, StepRow
 from burnish.records import StepOutcome
 from tests.cli.conftest import Run
 from tests.factories import interaction, user
@@ -63,7 +66,25 @@ def test_the_standing_says_what_waits_and_what_was_dropped(run: Run, journal: Jo
     assert (told["n_ready"], told["on_trial"], told["dropped"]) == (1, None, {"stale": 1})
     assert told["last_step"]["version"] == 1
     shown = run("learner", "status").out
-    assert "waits for 15 more rows" in shown and "stale 1" in shown and "v1 published" in shown
+    assert "waits for 15 more rated replies (1 of 16)" in shown and "stale 1" in shown and "v1 published" in shown
+
+
+def test_a_step_under_way_is_said_as_by_status_and_its_rows_no_longer_wait(run: Run, journal: Journal) -> None:
+    with journal.write() as session:
+        lifecycle.ensure_agent(session, "agent")
+        session.flush()
+        session.get_one(AgentRow, "agent").settings = {"learner.min_rows": 2}
+        step = StepRow(agent="agent", version=2, parent=0, outcome=StepOutcome.OPEN, metrics={}, started_at=time.time())
+        session.add(step)
+        session.flush()
+        assert step.step_id is not None
+        session.add(SampleRow(step_id=step.step_id, interaction_id="c", record_ids=[]))
+    told = run("learner", "status", "--json").json
+    assert (told["n_ready"], told["n_in_step"], told["oldest_waits_s"], told["min_rows"]) == (0, 1, None, 2)
+    assert re.fullmatch(r"v2 is being trained, for \d s", told["learning"])
+    assert told["learning"][:18] == run("status", "--json").json["learning"][:18]
+    shown = run("learner", "status").out
+    assert "v2 is being trained" in shown and "v2 is under way" in shown and "is due" not in shown
 
 
 def test_the_runs_and_one_step_whole(run: Run, journal: Journal) -> None:
@@ -74,6 +95,14 @@ def test_the_runs_and_one_step_whole(run: Run, journal: Journal) -> None:
     assert [row["skipped"] for row in whole["rows"]] == [None, "no advantage and no hint"]
     shown = run("learner", "show", "1").out
     assert "Be brief." in shown and "no advantage" in shown and "0.25" in shown
+
+
+def test_the_lineage_says_why_a_hint_was_not_used_as_the_step_does(run: Run, journal: Journal) -> None:
+    with journal.write() as session:
+        (row,) = session.query(SampleRow).filter_by(interaction_id="a")
+        row.hint_status = UNBACKED
+        lifecycle.announce(session, "agent", 1, parent=0, step_id=row.step_id, digest="d")
+    assert all("hint: unbacked" in run(*verb, "1").out for verb in (("learner", "show"), ("versions", "lineage")))
 
 
 @pytest.mark.parametrize(

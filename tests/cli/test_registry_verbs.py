@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import agents, lifecycle
 from burnish.journal import Journal
-from burnish.journal.tables import LoadJob
+from burnish.journal.tables import LoadJob, VersionRow
 from tests.adapters.files.test_store import FACTS, fill
 from tests.cli.conftest import Run, listening
 from tests.factories import interaction, user
@@ -17,13 +18,14 @@ from tests.turns import add_feedback, add_turn
 
 FORGOT = {"retention": {"n": 64, "n_lost": 9, "lost": [{"prompt": "Is ice cold?", "reply": "No, it is [not]."}]}}
 
+OF_VERSION = (("versions", "show"), ("versions", "lineage"), ("learner", "show"), ("versions", "pin"))
+
 
 @pytest.fixture
-def journal(run: Run, tmp_path: Path) -> Journal:
+def journal(state: Path, tmp_path: Path) -> Journal:
     """Versions 1 to 3 with real files (3 live, 2 previous, 1 retired), a refused 4, and one rewarded turn."""
-    assert run("agents", "list").status == 0
-    opened = Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}")
-    store = AdapterStore(tmp_path / ".burnish" / "adapters")
+    opened = Journal.open(f"sqlite:///{state / 'journal.db'}")
+    store = AdapterStore(state / "adapters")
     for number in (1, 2, 3, 4):
         with store.aside("agent", number) as directory:
             fill(directory)
@@ -49,7 +51,9 @@ def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
         "agent acme~support of tenant acme exists"
         in run("agents", "create", "acme~support", "--tenant", "acme", "--set", "learner.min_rows=8").out
     )
-    assert [row["name"] for row in run("agents", "list", "--json").json["agents"]] == ["acme~support", "agent"]
+    assert run("agents", "create", "third").out == "agent third of tenant default is created\n"
+    assert run("agents", "create", "third").out == "agent third of tenant default exists already\n"
+    assert [row["name"] for row in run("agents", "list", "--json").json["agents"]] == ["acme~support", "agent", "third"]
     assert [row["name"] for row in run("agents", "list", "--tenant", "acme", "--json").json["agents"]] == [
         "acme~support"
     ]
@@ -84,6 +88,12 @@ def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
         (["turns", "show", "nobody"], "there is no turn 'nobody'"),
         (["export", "--format", "sft", "--since", "yesterday"], "got 'yesterday'"),
         (["audit", "--since", "x"], "got 'x'"),
+        (
+            ["export", "-o", "nope/x"],
+            "--output: cannot write nope/x: No such file or directory; name a file in a folder",
+        ),
+        (["turns", "session", "nope"], "agent 'agent' has no session 'nope'; `burnish turns show` tells"),
+        *(([*verb, "0"], "v0 is the frozen base: no step made it, and it has no files") for verb in OF_VERSION),
     ],
 )
 def test_an_expected_mistake_is_one_line(run: Run, journal: Journal, arguments: list[str], said: str) -> None:
@@ -113,10 +123,11 @@ def test_a_hold_is_shown_and_ended_after_a_question(
         agents.hold(session, "agent", "v3 was rolled back", actor="watch")
     assert "v3 was rolled back" in run("agents", "list").out
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert run("agents", "end-hold").status == 1
+    done = run("agents", "end-hold")
+    assert done.status == 1 and done.error.splitlines()[1:] == ["Aborted."]
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     assert run("agents", "end-hold").error.endswith(
-        "burnish: expected y or n, got no answer; use --yes to skip the question\n"
+        "\nburnish: expected y or n, got no answer; use --yes to skip the question\n"
     )
     assert run("agents", "end-hold", "--yes", "--reason", "seen", "--json").json["was_held"] == "v3 was rolled back"
     last = run("audit", "--action", "end-hold", "--json").json["entries"]
@@ -155,13 +166,25 @@ def test_a_version_is_exported_and_tells_its_story(run: Run, journal: Journal, t
     shown = run("versions", "lineage", "3").out
     assert "agent@v3 ← agent@v2 ← agent@v1 ← agent@v0" in shown and "until now" in shown and "history" in shown
     refused = run("versions", "lineage", "4").out
-    assert "'n_lost': 9}" in refused and "Is ice cold?" in refused and "No, it is [not]." in refused
+    assert "n 64, n lost 9" in refused and "Is ice cold?" in refused and "No, it is [not]." in refused
+
+
+def test_facts_are_shown_without_python(run: Run, journal: Journal) -> None:
+    evidence = {"pairs": {"n": 3, "by_turn": [{"p": 0.5}] * 40}, "is_exact": False, "rate": 1 / 3, "none": None}
+    with journal.write() as session:
+        session.get_one(VersionRow, ("agent", 3)).evidence = evidence
+    shown = [run("agents", "show", "agent").out, *(run("versions", verb, "3").out for verb in ("show", "lineage"))]
+    for out in shown:
+        assert not any(raw in out for raw in ("None", "False", "True", "{", "0.3333333"))
+    assert re.search(r"created at *│ 2\d\d\d-\d\d-\d\d \d\d:\d\d:\d\d", shown[0]) and "live 3, previous 2" in shown[0]
+    assert re.search("is paused *│ no ", shown[0]) and re.search("held *│ – ", shown[0])
+    assert all("n 3, by turn 40 values" in out and "0.333333" in out for out in shown[1:])
 
 
 def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path) -> None:
     (row,) = run("export", "--format", "kto").out.splitlines()
     assert json.loads(row)["label"] is True
-    assert run("export", "--format", "sft", "-o", "rows.jsonl").out == "1 rows in rows.jsonl\n"
+    assert run("export", "--format", "sft", "-o", "rows.jsonl").out == "1 row in rows.jsonl\n"
     assert json.loads((tmp_path / "rows.jsonl").read_text())["id"] == "t"
     assert "expected a new file, but rows.jsonl exists" in run("export", "--format", "sft", "-o", "rows.jsonl").error
     assert run("export", "--format", "sft", "--agent", "nobody").out == ""
@@ -200,5 +223,5 @@ def test_two_versions_are_compared_blind_and_the_vote_is_feedback(
         found = run("versions", "compare", "Is ice cold?", "--one", "0", "--other", "1", "--json").json
         assert [(each["version"], each["turn"]) for each in found["replies"]] == [(1, "a"), (0, "b")]
         monkeypatch.setattr("sys.stdin", io.StringIO())
-        assert "nobody voted" in run("versions", "compare", "Is ice cold?").error
+        assert "\nburnish: nobody voted" in run("versions", "compare", "Is ice cold?").error
     assert "expected two versions" in run("versions", "compare", "Is ice cold?", "--one", "2").error

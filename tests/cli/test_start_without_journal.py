@@ -54,8 +54,7 @@ def test_a_part_that_serves_starts_from_the_last_table(
     assert (after.keys, after.agents, after.engines) == (before.keys, before.agents, ("http://10.0.0.7:1",))
 
 
-def test_admin_says_that_the_journal_does_not_answer(run: Run, started: list[Any], tmp_path: Path) -> None:
-    run("keys", "list")
+def test_admin_says_that_the_journal_does_not_answer(run: Run, started: list[Any], state: Path, tmp_path: Path) -> None:
     run("run", "gateway", "--set", DEAD)
     key = (tmp_path / ".burnish" / "admin.key").read_text().strip()
     answer = TestClient(started[0]).get("/admin/agents", headers={"authorization": f"Bearer {key}"})

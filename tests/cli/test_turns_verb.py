@@ -72,6 +72,18 @@ def test_what_a_turn_waits_for_is_said(journal: Journal, run: Run, state: str, t
     assert training_status in run("turns", "list").out
 
 
+def test_turns_are_told_apart_on_a_narrow_terminal(journal: Journal, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"chatcmpl-{'01a22747' * 3}0000000{i}" for i in range(2)]
+    for name in names:
+        add_turn(journal, interaction([user("Write about\nthe [sea] " + "and so on " * 9)], interaction_id=name))
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run("turns", "list").out
+    assert all(name in shown for name in names)
+    monkeypatch.delenv("COLUMNS")
+    shown = run("turns", "list").out
+    assert "Write about the [sea] and so on" in shown and max(map(len, shown.splitlines())) < 250
+
+
 @pytest.mark.parametrize("wish", ["", "Write short replies."])
 def test_a_turn_s_shadow_group_is_shown(journal: Journal, run: Run, wish: str) -> None:
     add_turn(journal, interaction([user("a")], "The live reply.", interaction_id="t"))

@@ -1,5 +1,6 @@
 """`burnish ui`, and the lists of turns and feedback that the pages show too."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,39 @@ from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn
 
 
-def test_a_link_is_printed_and_kept_for_the_pages(run: Run, tmp_path: Path) -> None:
+def test_a_link_is_printed_and_kept_for_the_pages(run: Run, state: Path) -> None:
     printed = run("ui", "--link").out.strip()
     origin, _, token = printed.partition("/login?token=")
     assert origin == "http://127.0.0.1:8703"
-    kept = tmp_path / ".burnish" / "run" / "ui.link"
+    kept = state / "run" / "ui.link"
     assert kept.read_text().strip() == token and kept.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("command", "setting"),
+    [(["ui"], "gateway.ui_port"), (["run", "gateway"], "gateway.port"), (["run", "engine"], "engine.port")],
+)
+def test_a_taken_port_is_one_line_with_the_setting(run: Run, state: Path, command: list[str], setting: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run(*command, "--set", f"{setting}={port}")
+    assert (done.status, done.out) == (1, "")
+    said = f"burnish: {setting}: port {port} of 127.0.0.1 is taken; end the process that listens there, or choose"
+    assert done.error.startswith(said) and done.error.count("\n") == 1
+    assert not (state / "run" / "ui.link").exists()
+
+
+def test_the_link_is_told_when_the_pages_listen(run: Run, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[bool] = []
+
+    def serve(port: int, _: str, *, listener: socket.socket, **__: object) -> None:
+        with listener, socket.create_connection(("127.0.0.1", port)):
+            served.append((state / "run" / "ui.link").exists())
+
+    monkeypatch.setattr("burnish.server.ui.process.run", serve)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert "Sign in once: http" in run("ui", "--set", f"gateway.ui_port={port}").out and served == [True]
 
 
 def test_without_a_port_there_are_no_pages(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from burnish.adapters.registry import agents
 from burnish.adapters.registry.lineage import aliases_of
@@ -25,8 +24,10 @@ from burnish.cli.common import (
     prepared,
     print_json,
 )
+from burnish.cli.tables import Listing, facts
 from burnish.config import BASE_NAME, overrides
 from burnish.journal.summary import summary
+from burnish.journal.tables import AgentRow
 
 app = typer.Typer(
     help="List, show and create agents, change their settings, end a hold.",
@@ -54,7 +55,9 @@ def list_(
     if as_json:
         print_json({"agents": rows})
         return
-    table = Table("agent", "tenant", "live", "previous", "learner", "held", "own settings")
+    table = Listing(
+        "agent", "tenant", "live", "previous", "learner", "held", "own settings", least=("tenant", "previous")
+    )
     for row in rows:
         live, previous = (row["aliases"].get(name) for name in ("live", "previous"))
         own = ", ".join(f"{key}={json.dumps(value)}" for key, value in row["settings"].items())
@@ -79,10 +82,7 @@ def show(name: Name, file: ConfigFile = None, state: StateDir = None, as_json: A
     if as_json:
         print_json(report)
         return
-    table = Table(show_header=False, title=f"agent {name}")
-    for key, value in report.items():
-        table.add_row(key.replace("_", " "), escape(str(value)))
-    out.print(table)
+    out.print(facts(f"agent {name}", report))
 
 
 @app.command(epilog=example("agents create support --set learner.min_rows=8"))
@@ -101,11 +101,13 @@ def create(
     settings, journal, _ = prepared(file, state, None)
     wanted = overrides.checked(settings, pairs(own))
     with journal.write() as session:
+        is_new = session.get(AgentRow, name) is None
         taken = (BASE_NAME,)
         row = agents.create(session, name, tenant, settings=wanted, taken=taken, actor="cli", reason=reason)
         report = described(row, {0: [agents.LIVE]})
     refresh(settings, journal)
-    answer(f"agent {name} of tenant {tenant} exists", report, as_json)
+    done = "is created" if is_new else "exists already"
+    answer(f"agent {name} of tenant {tenant} {done}", report, as_json)
 
 
 @app.command("set", epilog=example("agents set support --set learner.min_rows=8 --set gate.tier=fast"))

@@ -4,7 +4,6 @@ import time
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from burnish.cli.common import (
     AgentName,
@@ -17,11 +16,13 @@ from burnish.cli.common import (
     Yes,
     answer,
     confirm,
+    counted,
     example,
     out,
     prepared,
     print_json,
 )
+from burnish.cli.tables import Listing
 from burnish.records import Observation
 
 app = typer.Typer(
@@ -52,7 +53,7 @@ def status(
     if not report["observations"]:
         out.print("no canary and no watch so far")
         return
-    table = Table("what", "compared with", "share", "state", "began", "judged turns", "evidence")
+    table = Listing("what", "compared with", "share", "state", "began", "judged turns", "evidence", least=("began",))
     for row in report["observations"]:
         began = time.strftime("%m-%d %H:%M:%S", time.localtime(row["started_at"]))
         share = f"{row['share']:.0%}" if row["share"] else ""
@@ -64,7 +65,7 @@ def status(
             out.print(f"{row['kind']} of v{row['version']} {row['state']}: {row['reason']}", soft_wrap=True)
     if (slices := report["slices"]) and slices["by_slice"]:
         worst = slices["by_slice"][0]
-        what = f"{slices['of']} of v{slices['version']}, {len(slices['by_slice'])} slices"
+        what = f"{slices['of']} of v{slices['version']}, {counted(len(slices['by_slice']), 'slice')}"
         out.print(f"{what}: worst in {worst['slice']!r}, evidence {worst['odds']} to 1 that it fell", soft_wrap=True)
 
 

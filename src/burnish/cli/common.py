@@ -1,6 +1,7 @@
 """The console, the options and the helpers that all commands share."""
 
 import json
+import os
 import re
 import sys
 import time
@@ -12,15 +13,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from burnish import config
-from burnish.errors import BurnishError, ConfigError
+from burnish.errors import BurnishError, ConfigError, NotFound
 from burnish.files import write_privately
 from burnish.journal import Journal
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+WIDE = 10_000
+"""Columns of an output that is no terminal. A program or a file has room for whole lines."""
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -32,7 +35,15 @@ def visible(text: str) -> str:
 
 
 class Terminal(Console):
-    """A console on which nothing recorded can control the terminal, whatever prints it."""
+    """A console on which nothing recorded can control the terminal, whatever prints it. Elsewhere it is `WIDE`, unless
+    the variable COLUMNS says otherwise.
+    """
+
+    @property  # type: ignore[misc]  # nobody sets it
+    def size(self) -> ConsoleDimensions:
+        found = super().size
+        is_given = self.is_terminal or self._width is not None or "COLUMNS" in os.environ
+        return found if is_given else ConsoleDimensions(WIDE, found.height)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -42,6 +53,14 @@ class Terminal(Console):
 console = Terminal(stderr=True)
 out = Terminal()
 
+
+def _made_version(number: int) -> int:
+    """`number`. Raises NotFound for the base."""
+    if number == 0:
+        raise NotFound("v0 is the frozen base: no step made it, and it has no files; name a version from 1 on")
+    return number
+
+
 ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file (default: burnish.toml).")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a setting; repeatable.")
@@ -50,7 +69,7 @@ StateDir = Annotated[Path | None, typer.Option("--state", help="State directory 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table or a line.")]
 AgentName = Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")]
 EveryAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent (default: all).")]
-Version = Annotated[int, typer.Argument(min=1, help="Version number, 12 for agent@v12.")]
+Version = Annotated[int, typer.Argument(min=0, callback=_made_version, help="Version number, 12 for agent@v12.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept in the audit log.")]
 Expected = Annotated[
@@ -123,17 +142,39 @@ def print_json(value: Any) -> None:
 
 
 def prepared(file: Path | None, state: Path | None, agent: str | None) -> tuple[config.Settings, Journal, str]:
-    """The settings, the journal (created if it is missing) and the chosen agent."""
+    """`existing`, with a journal and a serving table that are up to date."""
     from burnish.adapters.serving.prepare import prepare
 
-    settings = load_settings(file, None, state)
-    return settings, prepare(settings), agent or settings.agent.name
+    settings, journal, name = existing(file, state, agent)
+    journal.close()
+    return settings, prepare(settings), name
 
 
 def existing(file: Path | None, state: Path | None, agent: str | None) -> tuple[config.Settings, Journal, str]:
-    """The settings, the journal and the chosen agent. Raises JournalError if there is no journal."""
+    """The settings, the journal and the chosen agent. Raises ConfigError or JournalError if there is no journal."""
     settings = load_settings(file, None, state)
+    check_state(settings)
     return settings, Journal.open(settings.journal_url, migrate=False), agent or settings.agent.name
+
+
+def counted(n: int, what: str) -> str:
+    """`1 turn`, `2,000 turns`."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def has_state(settings: config.Settings) -> bool:
+    """True if there is a journal here, or a directory for what a journal elsewhere does not hold."""
+    return (settings.state_dir if settings.journal.url else settings.state_dir / "journal.db").exists()
+
+
+def check_state(settings: config.Settings) -> None:
+    """Raises ConfigError if no server has used the state directory. Nothing is made there."""
+    if not has_state(settings):
+        folder = settings.state_dir
+        raise ConfigError(
+            f"state_dir: no journal in {folder}; name the server's directory with --state, or start a server on this "
+            f"one with `burnish up --state {folder}`"
+        )
 
 
 def when(at: float | None) -> str:
@@ -165,7 +206,10 @@ def confirm(question: str, yes: bool) -> None:
     try:
         is_confirmed = typer.confirm(question, err=True)
     except typer.Abort:
+        typer.echo(err=True)  # the question's line has no end yet
         raise BurnishError("expected y or n, got no answer; use --yes to skip the question") from None
+    if not sys.stdin.isatty():
+        typer.echo(err=True)
     if not is_confirmed:
         raise typer.Abort
 
@@ -201,7 +245,9 @@ def ask_gateway(settings: config.Settings, path: str, body: dict[str, Any], *, s
 
 
 def write_lines(lines: Iterable[str], output: Path | None) -> None:
-    """Write lines to a new file, whole or not at all, or to the terminal. Raises ConfigError if the file exists."""
+    """Write lines to a new file, whole or not at all, or to the terminal. Raises ConfigError if the file exists or
+    cannot be made.
+    """
     if output is None:
         for line in lines:
             typer.echo(visible(line) if sys.stdout.isatty() else line, nl=False)
@@ -210,9 +256,15 @@ def write_lines(lines: Iterable[str], output: Path | None) -> None:
         raise ConfigError(f"--output: expected a new file, but {output} exists; choose another name")
     aside = output.with_name(f".{output.name}.tmp")
     n_rows = 0
-    with aside.open("w", encoding="utf-8") as stream:
+    try:
+        stream = aside.open("w", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"--output: cannot write {output}: {error.strerror}; name a file in a folder that you can write to"
+        ) from error
+    with stream:
         for line in lines:
             stream.write(line)
             n_rows += 1
     aside.rename(output)
-    out.print(f"{n_rows} rows in {output}", highlight=False, soft_wrap=True)
+    out.print(f"{counted(n_rows, 'row')} in {output}", highlight=False, soft_wrap=True)

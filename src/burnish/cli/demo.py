@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from burnish import logs
 from burnish.cli.common import ConfigFile, Overrides, console, load_settings, out
+from burnish.cli.tables import Listing
 from burnish.cli.up import alone, check_alone, check_start
 from burnish.config import Settings
 from burnish.files import read_json, replace_text
@@ -141,7 +141,7 @@ def _say_how_to_go_on(settings: Settings, figures: dict[str, Any]) -> None:
 def _print_replies(exam: Any, replies: dict[int, list[str]], n_shown: int = 5) -> None:
     """A few held-out questions with the reply before and after."""
     first, last = min(replies), max(replies)
-    table = Table("question", "before", "after", title="the same questions, before and after", title_justify="left")
+    table = Listing("question", "before", "after", title="the same questions, before and after", title_justify="left")
     for place in range(0, len(exam), max(1, len(exam) // n_shown))[:n_shown]:
         before, after = (" ".join(replies[n][place].split()) for n in (first, last))
         table.add_row(str(exam[place][-1]["content"]), before[:160], after[:160])
@@ -149,7 +149,7 @@ def _print_replies(exam: Any, replies: dict[int, list[str]], n_shown: int = 5) -
 
 
 def _print_table(figures: dict[str, Any], bars: dict[str, Bar], title: str) -> None:
-    table = Table("what", "key", "figure", "bar", "", title=title, title_justify="left")
+    table = Listing("what", "key", "figure", "bar", "", title=title, title_justify="left")
     for key, (label, bar, holds) in bars.items():
         if key in figures:
             table.add_row(label, key, str(figures[key]), bar, "[green]✓[/]" if holds(figures[key]) else "[red]✗[/]")

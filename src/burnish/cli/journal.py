@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from burnish.adapters.upkeep.copying import Tell
 from burnish.cli.common import (
@@ -17,8 +16,10 @@ from burnish.cli.common import (
     StateDir,
     Yes,
     answer,
+    check_state,
     confirm,
     console,
+    counted,
     example,
     existing,
     load_settings,
@@ -26,6 +27,7 @@ from burnish.cli.common import (
     print_json,
     when,
 )
+from burnish.cli.tables import Listing
 from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.files import hold
@@ -55,11 +57,12 @@ def check(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = Fal
     if as_json:
         print_json(found.to_json())
     else:
-        seen = f"{found.n_turns:,} turns, {found.n_texts:,} texts, {found.n_versions:,} versions"
-        waiting = f"{found.n_segments:,} segments with {found.n_waiting:,} records to be filed"
-        out.print(f"looked at {seen}, {waiting}", highlight=False, soft_wrap=True)
+        seen = ((found.n_turns, "turn"), (found.n_texts, "text"), (found.n_versions, "version"))
+        looked = ", ".join(counted(n, what) for n, what in seen)
+        waiting = f"{counted(found.n_segments, 'segment')} with {counted(found.n_waiting, 'record')} to be filed"
+        out.print(f"looked at {looked}, {waiting}", highlight=False, soft_wrap=True)
         if found.findings:
-            table = Table("part", "what is wrong", "remedy")
+            table = Listing("part", "what is wrong", "remedy")
             for finding in found.findings:
                 table.add_row(finding.part, finding.what, finding.remedy)
             out.print(table)
@@ -73,14 +76,15 @@ def check(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = Fal
 def vacuum(yes: Yes = False, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
     """Remove records and segments that the ingester could not read and has set aside, and give free pages back."""
     settings = load_settings(file, None, state)
+    check_state(settings)
     folder = aside_of(settings.segments_dir)
     found = sorted(folder.glob("*.seg"))
     if found:
-        confirm(f"Remove {len(found)} files from {folder}? Nobody has read what they hold.", yes)
+        confirm(f"Remove {counted(len(found), 'file')} from {folder}? Nobody has read what they hold.", yes)
     for path in found:
         path.unlink(missing_ok=True)
-    freed = _compact(settings) if settings.journal.url or (settings.state_dir / "journal.db").exists() else 0
-    status = f"removed {len(found)} files, freed {freed / 1e6:,.1f} MB"
+    freed = _compact(settings)
+    status = f"removed {counted(len(found), 'file')}, freed {freed / 1e6:,.1f} MB"
     answer(status, {"removed": [path.name for path in found], "freed_bytes": freed}, as_json)
 
 
@@ -101,8 +105,9 @@ def backup(
     with closing(journal), _progress() as tell:
         found = make(settings, journal, folder.absolute(), tell)
     n_rows = sum(each.n for each in found.tables.values())
-    status = f"{found.path}: {found.n_turns:,} turns, {n_rows:,} rows, {len(found.versions)} versions"
-    answer(f"{status}, {len(found.segments)} segments with records to be filed", found.to_json(), as_json)
+    status = f"{counted(found.n_turns, 'turn')}, {counted(n_rows, 'row')}, {counted(len(found.versions), 'version')}"
+    segments = counted(len(found.segments), "segment")
+    answer(f"{found.path}: {status}, {segments} with records to be filed", found.to_json(), as_json)
 
 
 @app.command(epilog=example("journal restore /backup/monday --state .burnish"))
@@ -121,9 +126,9 @@ def restore(
     settings = load_settings(file, None, state)
     with _stopped(settings), _progress() as tell:
         found = put_back(settings, folder.absolute(), tell)
+    restored = f"{counted(found.n_turns, 'turn')} and {counted(len(found.versions), 'version')}"
     answer(
-        f"restored {found.n_turns:,} turns and {len(found.versions)} versions of {when(found.created_at)} into "
-        f"{settings.state_dir}; start the server",
+        f"restored {restored} of {when(found.created_at)} into {settings.state_dir}; start the server",
         {**found.to_json(), "state_dir": str(settings.state_dir)},
         as_json,
     )
@@ -154,7 +159,7 @@ def move(
         tables = carry(source, target, tell)
     n_rows = sum(each.n for each in tables.values())
     answer(
-        f"moved {n_rows:,} rows to {target.engine.url!r}; now set journal.url to it and start the server",
+        f"moved {counted(n_rows, 'row')} to {target.engine.url!r}; now set journal.url to it and start the server",
         {"rows": {name: each.n for name, each in tables.items()}, "url": repr(target.engine.url)},
         as_json,
     )

@@ -3,12 +3,26 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from sqlalchemy import select
 
 from burnish import keys as minting
 from burnish.adapters.registry import revocations
-from burnish.cli.common import AsJson, ConfigFile, Reason, StateDir, answer, example, load_settings, out, print_json
+from burnish.cli.common import (
+    AsJson,
+    ConfigFile,
+    Reason,
+    StateDir,
+    answer,
+    console,
+    counted,
+    example,
+    has_state,
+    load_settings,
+    out,
+    prepared,
+    print_json,
+)
+from burnish.cli.tables import Listing
 from burnish.errors import NotFound, RequestError
 from burnish.journal.tables import KeyRow
 
@@ -49,7 +63,11 @@ def create(
     from burnish.adapters.serving.prepare import prepare, refresh
 
     settings = load_settings(file, None, state)
+    is_new = not has_state(settings)
     journal = prepare(settings)
+    if is_new:
+        made = f"{settings.state_dir} is a new state directory; only a server with this --state knows the key"
+        console.print(f"burnish: {made}", highlight=False, soft_wrap=True)
     secret, key = minting.mint(
         scope,
         tenant=tenant,
@@ -74,18 +92,17 @@ def create(
 @app.command("list", epilog=example("keys list --json"))
 def list_(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
     """List keys, without their secrets."""
-    from burnish.adapters.serving.prepare import prepare
-
-    with prepare(load_settings(file, None, state)).read() as session:
+    _, journal, _ = prepared(file, state, None)
+    with journal.read() as session:
         rows = session.scalars(select(KeyRow)).all()
     if as_json:
         print_json([row.model_dump(exclude={"digest"}) for row in rows])
         return
-    table = Table("key", "name", "user", "tenant", "scopes", "agents", "limits", "state")
+    table = Listing("key", "name", "user", "tenant", "scopes", "agents", "limits", "state", least=("tenant", "limits"))
     for row in rows:
         state_text = "revoked" if row.revoked_at else "active"
         agents = ", ".join(row.agents) or "all"
-        who = (row.key_id + "…", row.name, row.user or "", row.tenant)
+        who = (row.key_id, row.name, row.user or "", row.tenant)
         table.add_row(*who, ", ".join(row.scopes), agents, _limits(row), state_text)
     out.print(table)
 
@@ -104,17 +121,16 @@ def revoke(
 
     A token that is made for the user later is valid.
     """
-    from burnish.adapters.serving.prepare import prepare, refresh
+    from burnish.adapters.serving.prepare import refresh
 
     if (key_id is None) == (user is None):
         raise RequestError("expected either a key's id or --user")
-    settings = load_settings(file, None, state)
-    journal = prepare(settings)
+    settings, journal, _ = prepared(file, state, None)
     if user is not None:
         with journal.write() as session:
             n_keys = revocations.revoke_user(session, tenant, user, actor="cli", reason=reason)
         refresh(settings, journal)
-        told = f"revoked {n_keys} key{'' if n_keys == 1 else 's'} and all tokens of the user {user!r}"
+        told = f"revoked {counted(n_keys, 'key')} and all tokens of the user {user!r}"
         return answer(told, {"user": user, "n_keys": n_keys}, as_json)
     assert key_id is not None
     with journal.write() as session:

@@ -1,11 +1,14 @@
 """`burnish learner`: show its steps and what it waits for; pause, resume, one step; reproduce a past version."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from burnish.adapters.registry import agents
+from burnish.adapters.registry.learning_state import learning_state
+from burnish.adapters.serving.prepare import noted_model
 from burnish.adapters.verbs.answers import asked, paused
 from burnish.cli.common import (
     AgentName,
@@ -25,8 +28,10 @@ from burnish.cli.common import (
     print_json,
 )
 from burnish.cli.tables import learner as tables
-from burnish.errors import ConfigError
+from burnish.config.overrides import laid_over
+from burnish.errors import ConfigError, RequestError
 from burnish.journal import Journal, steps
+from burnish.journal.tables import AgentRow
 
 app = typer.Typer(
     help="Show the learner's steps, pause or resume it, take a step, reproduce a version.",
@@ -37,10 +42,16 @@ app = typer.Typer(
 
 @app.command(epilog=example("learner status"))
 def status(agent: AgentName = None, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
-    """Show the waiting rows, the candidate on trial, the dropped rows with reasons, and the last step."""
+    """Show what learning is doing, the waiting rows, the dropped rows with reasons, and the last step."""
     settings, journal, name = existing(file, state, agent)
+    if (model := noted_model(settings)) is not None:  # `up` may have been told it on its command line
+        settings = load_settings(file, [f"engine.model={model}"], state)
     with journal.read() as session:
+        if (row := session.get(AgentRow, name)) is not None:
+            with suppress(RequestError):  # stored by an earlier release; the learner says so
+                settings = laid_over(settings, row.settings)
         report = steps.standing(session, name)
+        report["learning"] = learning_state(session, settings, name).sentence
     report |= {"min_rows": settings.recipe.min_rows, "is_enabled": settings.learner.enabled}
     print_json(report) if as_json else out.print(tables.standing(report))
 

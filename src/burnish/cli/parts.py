@@ -18,7 +18,7 @@ from burnish.adapters import model_files
 from burnish.cli.common import ConfigFile, Overrides, StateDir, example, load_settings
 from burnish.errors import ConfigError
 from burnish.processes.beats import Beat
-from burnish.processes.parts import DESCRIPTIONS
+from burnish.processes.parts import DESCRIPTIONS, listening
 from burnish.processes.supervisor import SPARE
 
 LOOK = 0.5
@@ -76,6 +76,8 @@ def _engine(settings: config.Settings) -> None:
 
     vllm_server.check_model(settings)
     make_folders(settings)
+    if not settings.engine.urls:
+        listening(settings.engine.host, settings.engine.port, "engine.port").close()
     vllm_server.execute(settings)
 
 
@@ -84,6 +86,8 @@ def _gateway(settings: config.Settings) -> None:
     from burnish.server.gateway.admin import admin_app
     from burnish.server.gateway.process import run
 
+    if settings.gateway.processes == 1:  # several share the port
+        listening(settings.gateway.host, settings.gateway.port, "gateway.port").close()
     run(settings, fallback=admin_app(settings, prepare_serving(settings)))
 
 

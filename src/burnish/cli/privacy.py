@@ -21,6 +21,7 @@ from burnish.cli.common import (
     answer,
     confirm,
     console,
+    counted,
     example,
     existing,
     load_settings,
@@ -92,7 +93,8 @@ def forget(
     with journal.read() as session:
         privacy.check_known(session, who)
         n_turns, n_feedback = erasure.count(session, who)
-    what = f"{_n(n_turns, 'turn')} and {_n(n_feedback, 'feedback record')} of the {'key' if key else 'user'} {user!r}"
+    what = f"{counted(n_turns, 'turn')} and {counted(n_feedback, 'feedback record')}"
+    what += f" of the {'key' if key else 'user'} {user!r}"
     if dry_run:
         return answer(f"would erase {what}", {"n_turns": n_turns, "n_feedback": n_feedback, "dry_run": True}, as_json)
     confirm(f"Erase {what} for good?", yes)
@@ -164,7 +166,7 @@ def opt_out(
         n_turns = privacy.opt_out(session, who, may_record=not recording, actor="cli", reason=reason)
     refresh(settings, journal)
     kept = "are not recorded and not trained on" if recording else "are not trained on"
-    status = f"turns of {user!r} {kept} from now on; {_n(n_turns, 'recorded turn')} left training"
+    status = f"turns of {user!r} {kept} from now on; {counted(n_turns, 'recorded turn')} left training"
     answer(status, {"user": user, "may_record": not recording, "n_turns": n_turns}, as_json)
 
 
@@ -220,8 +222,8 @@ def _retrain(settings: Settings, journal: Journal, agent: str, as_json: bool) ->
         made = make_again(settings, journal, agent, actor="cli")
     if made.version is not None:
         status = (
-            f"{made.version} waits for the gate's trial: made from {made.start} in {_n(made.n_steps, 'step')} on "
-            f"{_n(made.n_rows, 'row')}, without {_n(made.n_gone, 'erased row')}"
+            f"{made.version} waits for the gate's trial: made from {made.start} in {counted(made.n_steps, 'step')} on "
+            f"{counted(made.n_rows, 'row')}, without {counted(made.n_gone, 'erased row')}"
         )
     elif made.live == made.start:
         status = f"{made.live} used no erased turn, as far as its versions say; nothing is made"
@@ -236,9 +238,9 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
         waits = f"; it waits: {found['waits_for']}" if found["waits_for"] else ""
         return answer(f"the erasure is under way{waits}; `burnish privacy status` shows its end", found, as_json)
     answer(
-        f"erased {_n(found['n_turns'], 'turn')}, {_n(found['n_feedback'], 'feedback record')}, "
-        f"{_n(found['n_texts'], 'text')} and {_n(found['n_segments'], 'segment')}; "
-        f"revoked {_n(found['n_keys'], 'key')}",
+        f"erased {counted(found['n_turns'], 'turn')}, {counted(found['n_feedback'], 'feedback record')}, "
+        f"{counted(found['n_texts'], 'text')} and {counted(found['n_segments'], 'segment')}; "
+        f"revoked {counted(found['n_keys'], 'key')}",
         found,
         as_json,
     )
@@ -248,9 +250,5 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
         listed = ", ".join(f"{each['version']} ({each['state']})" for each in names)
         out.print(f"versions that {title}: {listed or 'none'}", highlight=False, soft_wrap=True)
     if found["n_unreadable"]:
-        unread = _n(found["n_unreadable"], "record")
+        unread = counted(found["n_unreadable"], "record")
         console.print(f"{unread} that nobody could read went too", highlight=False)
-
-
-def _n(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -4,10 +4,10 @@ import json
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from burnish import config as tree
 from burnish.cli.common import AsJson, ConfigFile, Overrides, load_settings, out, print_json
+from burnish.cli.tables import Listing
 
 
 def markdown() -> str:
@@ -63,7 +63,7 @@ def config(
         print_json(values)
         return
     for (title, _), keys in tree.grouped().items():
-        table = Table("setting", "value", "meaning", title=title, title_justify="left")
+        table = Listing("setting", "value", "meaning", title=title, title_justify="left")
         for key in keys:
             is_secret = key.endswith("api_key") and values[key]
             table.add_row(key, "(set)" if is_secret else str(values[key]), described[key])

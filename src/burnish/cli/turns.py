@@ -1,7 +1,7 @@
 """`burnish turns`, `export` and `audit`: show, rate and export what the journal holds."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -26,21 +26,21 @@ from burnish.cli.common import (
 )
 from burnish.cli.tables import turns
 from burnish.cli.tables.versions import entries
+from burnish.errors import NotFound
 from burnish.journal import story
-from burnish.journal.evidence import evidence_of_all
 from burnish.journal.listing import feedback as said_about
 from burnish.journal.listing import turns as listing
 from burnish.journal.listing.feedback import Said
 from burnish.journal.listing.turns import Fate, Wanted
-from burnish.journal.tables import InteractionRow
 from burnish.journal.training_rows import MIN_REWARD, Format, lines, rows
-from burnish.rewards import compose
 
 app = typer.Typer(
     help="List turns and feedback, show a turn with its judgements, reward and training, or rate it.",
     epilog=example("turns list", "turns show chatcmpl-6cd9ac5f"),
     no_args_is_help=True,
 )
+COLUMNS = ("turn", "version", "kind", "ended_at", "training_status", "prompt")
+"""What `turns list --json` has of each turn."""
 
 
 @app.command("list", epilog=example("turns list --limit 5", "turns list --agent support --json"))
@@ -60,12 +60,9 @@ def list_(
     _, journal, name = existing(file, state, agent)
     wanted = Wanted(version=version, user=user, fate=fate, text=text, since=moment(since))
     with journal.read() as session:
-        rows = listing.found(session, name, wanted, limit)
-        evidence = evidence_of_all(session, [row.interaction_id for row in rows])
-        statuses = story.training_statuses(session, rows, {key: compose(each) for key, each in evidence.items()})
-        found = [(row, statuses[row.interaction_id]) for row in rows]
+        found = listing.lines(session, listing.found(session, name, wanted, limit))
     if as_json:
-        print_json([_line(row, status) for row, status in found])
+        print_json([{column: line[column] for column in COLUMNS} for line in found])
     else:
         out.print(turns.listed(name, found))
 
@@ -101,6 +98,8 @@ def session_(
     _, journal, of = existing(file, state, agent)
     with journal.read() as session:
         found = listing.of_session(session, of, name)
+    if not found:
+        raise NotFound(f"agent {of!r} has no session {name!r}; `burnish turns show` tells a turn's session")
     print_json(found) if as_json else out.print(turns.thread(found))
 
 
@@ -199,12 +198,3 @@ def audit(
         found = log.entries(session, agent=agent, actor=actor, action=action, since=moment(since), limit=limit)
         report = [row.model_dump() for row in found]
     print_json({"entries": report}) if as_json else out.print(entries(report, "audit log"))
-
-
-def _line(row: InteractionRow, status: str) -> dict[str, Any]:
-    return {
-        "turn": row.interaction_id,
-        "version": row.version,
-        "ended_at": row.ended_at,
-        "training_status": status,
-    }

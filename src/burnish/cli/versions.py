@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from burnish.adapters.registry import lifecycle, versions
 from burnish.adapters.registry.agents import tenant_of
@@ -24,6 +23,7 @@ from burnish.cli.common import (
     Yes,
     answer,
     ask_gateway,
+    check_state,
     confirm,
     console,
     example,
@@ -33,6 +33,7 @@ from burnish.cli.common import (
     prepared,
     print_json,
 )
+from burnish.cli.tables import facts
 from burnish.cli.tables import versions as tables
 from burnish.errors import BurnishError
 from burnish.journal import Journal
@@ -82,10 +83,11 @@ def show(
     if as_json:
         print_json({**describe(row), "manifest": manifest})
         return
-    table = Table(show_header=False, title=f"{name}@v{version}")
-    for key, value in {**describe(row), **{f"manifest {k}": v for k, v in manifest.items()}}.items():
-        table.add_row(key, escape(str(value)))
-    out.print(table)
+    report = describe(row)
+    evidence = report.pop("evidence") or {}
+    report |= {f"evidence: {key}": value for key, value in evidence.items()}
+    report |= {f"manifest: {key}": value for key, value in manifest.items()}
+    out.print(facts(f"{name}@v{version}", report))
 
 
 @app.command("lineage", epilog=example("versions lineage 3"))
@@ -178,6 +180,7 @@ def compare(
         while said not in VOTES:
             said = str(typer.prompt(f"Which is better? {keys}", err=True)).strip().lower()
     except typer.Abort:
+        typer.echo(err=True)  # the question's line has no end yet
         raise BurnishError("nobody voted; use --json to see the replies without a vote") from None
     better, worse = replies[::-1] if said == "2" else replies
     both = {"t": "tie", "n": "neither"}.get(said, "")
@@ -233,6 +236,7 @@ def import_(
     from burnish.learner.run.adopt import adopt
 
     settings = load_settings(file, overrides, state)
+    check_state(settings)
     name = agent or settings.agent.name
     with console.status("reading the adapter and taking its probe"):
         number, read = adopt(settings, prepare(settings), name, directory, actor="cli", any_base=any_base)

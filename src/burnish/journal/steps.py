@@ -11,7 +11,7 @@ from burnish.errors import BurnishError
 from burnish.journal.listing.figures import fates
 from burnish.journal.tables import AgentRow, GroupSampleRow, InteractionRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import waiting
-from burnish.records import UNDECIDED
+from burnish.records import UNDECIDED, StepOutcome
 
 Tree = dict[str, Any]
 
@@ -56,10 +56,15 @@ def story(session: Session, agent: str, version: int) -> Tree:
 
 
 def standing(session: Session, agent: str) -> Tree:
-    """The state of the learner of `agent`: waiting rows, the candidate on trial, why some of the latest turns are not
-    trained on, the last step.
+    """The state of the learner of `agent`: waiting rows, rows of the step under way, the candidate on trial, why some
+    of the latest turns are not trained on, the last step.
     """
-    mine = (col(InteractionRow.agent) == agent, *waiting())
+    is_open = (col(StepRow.agent) == agent, col(StepRow.outcome) == StepOutcome.OPEN)
+    taken = select(col(SampleRow.interaction_id)).where(
+        col(SampleRow.step_id).in_(select(col(StepRow.step_id)).where(*is_open))
+    )
+    in_step = list(session.scalars(taken))
+    mine = (col(InteractionRow.agent) == agent, *waiting(), col(InteractionRow.interaction_id).not_in(in_step))
     n_ready, oldest = (
         session.connection().execute(select(func.count(), func.min(col(InteractionRow.ended_at))).where(*mine)).one()
     )
@@ -73,6 +78,7 @@ def standing(session: Session, agent: str) -> Tree:
         "is_paused": bool(row and row.is_paused),
         "on_trial": trial,
         "n_ready": int(n_ready),
+        "n_in_step": len(in_step),
         "oldest_waits_s": round(time.time() - oldest, 1) if oldest is not None else None,
         "dropped": fates(session, agent)["dropped"],
         "last_step": last[0] if last else None,

@@ -1,5 +1,7 @@
 """The parts of a whole Burnish on one machine, and their health checks."""
 
+import errno
+import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -7,6 +9,7 @@ import aiohttp
 
 from burnish import config
 from burnish.adapters import model_files
+from burnish.errors import ConfigError
 from burnish.keys import engine_key
 from burnish.processes.beats import Pulse
 from burnish.processes.engine_canary import EngineCanary
@@ -68,6 +71,19 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         )
         for kind, name in instances
     ]
+
+
+def listening(host: str, port: int, setting: str) -> socket.socket:
+    """A socket that listens there. Raises ConfigError if that is impossible. `setting` is the port's name."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        raise ConfigError(
+            f"{setting}: port {port} of {host} {reason}; end the process that listens there, or choose another port: "
+            f"--set {setting}=…"
+        ) from error
 
 
 def _pulse_of(kind: str, settings: config.Settings) -> Callable[[int], Pulse] | None:

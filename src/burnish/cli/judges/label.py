@@ -16,7 +16,7 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from burnish.adapters.registry.agents import tenant_of
-from burnish.cli.common import AgentName, ConfigFile, Limit, StateDir, console, load_settings, out
+from burnish.cli.common import AgentName, ConfigFile, Limit, StateDir, console, counted, load_settings, out
 from burnish.cli.tables.turns import message_panel
 from burnish.errors import BurnishError
 from burnish.journal import Journal
@@ -57,7 +57,9 @@ def label(
         n_labelled = _label_all(journal, waiting, output, skipped)
     journal.close()
     console.print(
-        f"{n_labelled} turns labelled, {output} holds {len(_labelled(output))} cases", style="dim", soft_wrap=True
+        f"{counted(n_labelled, 'turn')} labelled, {output} holds {counted(len(_labelled(output)), 'case')}",
+        style="dim",
+        soft_wrap=True,
     )
 
 
@@ -148,7 +150,7 @@ def _case(session: Session, name: str) -> "GoldenCase":
 
 
 def _show(case: "GoldenCase", title: str) -> None:
-    out.print(Rule(title, align="left"))
+    out.print(Rule(title, align="left"), width=None if out.is_terminal else 80)
     for message in case.messages[-3:]:
         out.print(message_panel(dict(message), "request"))
     out.print(message_panel(dict(case.reply), "reply"))

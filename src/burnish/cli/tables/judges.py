@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
+
+from burnish.cli.common import counted
+from burnish.cli.tables import Listing
 
 if TYPE_CHECKING:
     from burnish.judges.calibration.calibrate import Calibration
@@ -28,9 +30,10 @@ _FIGURES = (
 )
 
 
-def standings_table(found: "Sequence[Standing]", states: Mapping[str, str]) -> Table:
-    table = Table(
+def standings_table(found: "Sequence[Standing]", states: Mapping[str, str]) -> Listing:
+    table = Listing(
         *("judge", "verdicts", "abstained", "unreadable votes", "users agree", "last", "fitness"),
+        least=("unreadable votes", "last"),
         title="judges in the journal",
     )
     for each in found:
@@ -44,16 +47,16 @@ def standings_table(found: "Sequence[Standing]", states: Mapping[str, str]) -> T
     return table
 
 
-def queue_table(found: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("turn", "asked", "reply", "what came back", title="turns to label")
+def queue_table(found: Sequence[Mapping[str, Any]]) -> Listing:
+    table = Listing("turn", "asked", "reply", "what came back", least=("what came back",), title="turns to label")
     for row in found:
         came = " / ".join(str(message.get("content") or "") for message in row["next_state"])
         table.add_row(row["turn"], *(escape(text[:100]) for text in (row["prompt"], row["reply"], came)))
     return table
 
 
-def cost_table(found: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("day", "judge", "asked for", title="what judges cost")
+def cost_table(found: Sequence[Mapping[str, Any]]) -> Listing:
+    table = Listing("day", "judge", "asked for", title="what judges cost")
     for name in ("votes", "prompt tokens", "answer tokens", "seconds"):
         table.add_column(name, justify="right")
     for row in found:
@@ -66,7 +69,7 @@ def check_table(model: str, source: str, found: "Checked", remedy: str) -> Group
     from burnish.judges.calibration import fitness
 
     figures = found.figures
-    table = Table(
+    table = Listing(
         "figure",
         "value",
         "needed",
@@ -92,7 +95,7 @@ def check_table(model: str, source: str, found: "Checked", remedy: str) -> Group
 
 def calibration_tables(report: "Calibration", source: str) -> Group:
     figures = report.figures
-    table = Table(
+    table = Listing(
         "figure",
         "value",
         title=f"{escape(report.model)} on {escape(source)} ({figures['cases']} cases)",
@@ -107,7 +110,7 @@ def calibration_tables(report: "Calibration", source: str) -> Group:
     table.add_row("votes read / asked", f"{figures['votes_read']:,} / {figures['votes_asked']:,}")
     table.add_row("tokens, prompts / answers", f"{figures['prompt_tokens']:,} / {figures['answer_tokens']:,}")
     table.add_row("time", f"{figures['seconds']:.1f} s, {figures['votes_per_s'] or 0:,.1f} votes/s")
-    confusion = Table(
+    confusion = Listing(
         "label", "+1", "0", "−1", "abstained", "failed", title="confusion: verdicts by label", title_justify="left"
     )
     for right, row in report.confusion.items():
@@ -116,7 +119,7 @@ def calibration_tables(report: "Calibration", source: str) -> Group:
         )
     parts: list[RenderableType] = [table, confusion]
     if wrong := report.wrong:
-        listed = Table("case", "label", "verdict", "next state", title="wrong verdicts", title_justify="left")
+        listed = Listing("case", "label", "verdict", "next state", title="wrong verdicts", title_justify="left")
         for number, case, opinion in wrong[:MAX_ROWS]:
             next_state = " / ".join(str(message.get("content") or "") for message in case.next_state)
             listed.add_row(
@@ -148,21 +151,23 @@ def calibration_json(report: "Calibration") -> dict[str, Any]:
 
 def rejudge_tables(figures: Mapping[str, Any], again: "Sequence[Again]") -> Group:
     names = ["+1", "0", "-1", "abstained"]
-    table = Table("before", *(f"now {name}" for name in names), title=f"judged again by {escape(figures['judge'])}")
+    table = Listing("before", *(f"now {name}" for name in names), title=f"judged again by {escape(figures['judge'])}")
     for old in names:
         row = figures["table"].get(old, {})
         table.add_row(old, *(str(row.get(new, 0)) for new in names))
     agreement = "not defined" if figures["agreement"] is None else _agreement(figures)
     words = [
         f"agreement {agreement}, κ {_number(figures['kappa'])}, "
-        f"over {figures['both_gave_a_verdict']} turns with two verdicts"
+        f"over {counted(figures['both_gave_a_verdict'], 'turn')} with two verdicts"
     ]
-    words.append(f"{figures['turns']} turns judged again, {figures['failed']} failed, {figures['changed']} changed")
+    words.append(
+        f"{counted(figures['turns'], 'turn')} judged again, {figures['failed']} failed, {figures['changed']} changed"
+    )
     if "stored" in figures:
-        words.append(f"{figures['stored']} new verdicts stored")
+        words.append(f"{counted(figures['stored'], 'new verdict')} stored")
     parts: list[RenderableType] = [table, "\n".join(words)]
     if changed := [each for each in again if each.has_changed]:
-        listed = Table("turn", "of", "before", "by", "now", title="changed")
+        listed = Listing("turn", "of", "before", "by", "now", least=("by", "of"), title="changed")
         for each in changed[:MAX_ROWS]:
             now = each.new.result.score if each.new.result else None
             listed.add_row(

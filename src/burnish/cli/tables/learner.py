@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 
-from burnish.cli.common import when
+from burnish.cli.common import counted, when
+from burnish.cli.tables import Listing, plain
+from burnish.records import StepOutcome
 
 if TYPE_CHECKING:
     from burnish.learner.run.reproduce import Reproduced
@@ -16,36 +17,37 @@ Tree = Mapping[str, Any]
 _SHOWN = ("reward_mean", "grad_norm", "entropy", "seconds")
 
 
-def standing(report: Tree) -> Table:
+def standing(report: Tree) -> Listing:
     """The learner's state, one fact a line."""
-    table = Table(show_header=False, title=f"learner of {report['agent']}")
-    if not report["is_enabled"]:
-        activity = "off: learner.enabled is false"
-    elif report["is_paused"]:
-        activity = "paused"
-    elif report["on_trial"] is not None:
-        activity = f"waits for the trial of v{report['on_trial']}"
-    else:
-        activity = (
-            f"waits for {max(0, report['min_rows'] - report['n_ready'])} more rows"
-            if report["n_ready"] < report["min_rows"]
-            else "a step is due"
-        )
-    table.add_row("[bold]now", activity)
+    table = Listing(show_header=False, title=f"learner of {report['agent']}")
+    table.add_row("[bold]now", escape(report["learning"]))
     waited = f", the oldest for {report['oldest_waits_s']:.0f} s" if report["oldest_waits_s"] is not None else ""
     table.add_row("[bold]rows ready", f"{report['n_ready']} of {report['min_rows']}{waited}")
+    if report["n_in_step"]:
+        table.add_row("[bold]rows in the step", str(report["n_in_step"]))
     dropped = ", ".join(f"{reason} {n}" for reason, n in sorted(report["dropped"].items(), key=lambda pair: -pair[1]))
     table.add_row("[bold]rows dropped", escape(dropped) or "none")
     last = report["last_step"]
-    table.add_row(
-        "[bold]last step", f"v{last['version']} {last['outcome']} {when(last['started_at'])}" if last else "none yet"
-    )
+    table.add_row("[bold]last step", _told(last) if last else "none yet")
     return table
 
 
-def runs(agent: str, found: Sequence[Tree]) -> Table:
+def _told(step: Tree) -> str:
+    """A step in few words. `open` means that it is under way."""
+    began = f"began {when(step['started_at'])}"
+    return f"v{step['version']} {'is under way' if step['outcome'] == StepOutcome.OPEN else step['outcome']}, {began}"
+
+
+def why_unused(row: Tree) -> str:
+    """Why a step did not use a row, or the row's hint."""
+    refused = f"hint: {row['hint_status']}" if row["hint_status"] else ""
+    weight = f"weight {row['weight']:.2f}" if row["weight"] is not None else ""
+    return escape("; ".join(filter(None, (row["skipped"], refused, weight))))
+
+
+def runs(agent: str, found: Sequence[Tree]) -> Listing:
     """One step a line, the newest first."""
-    table = Table(
+    table = Listing(
         "version",
         "from",
         "outcome",
@@ -56,6 +58,7 @@ def runs(agent: str, found: Sequence[Tree]) -> Table:
         *(name.replace("_", " ") for name in _SHOWN),
         "began",
         "reason",
+        least=("entropy", "grad norm", "idle", "hints", "from", "seconds"),
     )
     table.title = f"steps of {agent}"
     for each in found:
@@ -76,33 +79,31 @@ def runs(agent: str, found: Sequence[Tree]) -> Table:
 
 def story(report: Tree) -> Group:
     """A step with its figures and its rows."""
-    facts = Table(show_header=False, title=f"step to v{report['version']} from v{report['parent']}")
+    facts = Listing(show_header=False, title=f"step to v{report['version']} from v{report['parent']}")
     facts.add_row("[bold]outcome", escape(f"{report['outcome']} {report['reason'] or ''}"))
     facts.add_row("[bold]began", f"{when(report['started_at'])}, try {report['attempt']}")
     for name, value in sorted(report["metrics"].items()):
-        facts.add_row(name, f"{value:.6g}" if isinstance(value, int | float) else escape(str(value)))
-    monitors = Table("monitor", "level", "value", "why", title="monitors")
+        facts.add_row(name, escape(plain(value, name)))
+    monitors = Listing("monitor", "level", "value", "why", title="monitors")
     for name, reading in sorted(report["monitors"].items()):
         value = reading.get("value")
         shown = f"{value:.4g}" if isinstance(value, int | float) else ""
         monitors.add_row(name.replace("_", " "), _level(reading["level"]), shown, escape(reading.get("why") or ""))
     columns = ("turn", "reward at step", "by", "hint", "log-prob a token", "not used because")
-    rows = Table(*columns, title=f"{report['n_rows']} rows")
+    least = ("log-prob a token", "by", "reward at step")
+    rows = Listing(*columns, least=least, title=counted(report["n_rows"], "row"))
     for row in report["rows"]:
         reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
-        refused = f"hint: {row['hint_status']}" if row["hint_status"] else ""
-        weight = f"weight {row['weight']:.2f}" if row["weight"] is not None else ""
-        why = "; ".join(filter(None, (row["skipped"], refused, weight)))
         moved = f"{row['logprob_change']:+.3f}" if row["logprob_change"] is not None else ""
         hint = escape(row["hint"] or "")
-        rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", hint, moved, escape(why))
+        rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", hint, moved, why_unused(row))
     parts = [facts, *([monitors] if report["monitors"] else []), rows]
     if report["groups"]:
-        groups = Table(
+        groups = Listing(
             "group of",
             "scores (the live reply's first)",
             "not used because",
-            title=f"{len(report['groups'])} shadow groups",
+            title=counted(len(report["groups"]), "shadow group"),
         )
         for each in report["groups"]:
             weight = f"weight {each['weight']:.2f}" if each["weight"] is not None else ""
@@ -112,10 +113,11 @@ def story(report: Tree) -> Group:
     return Group(*parts)
 
 
-def reproduced(report: "Reproduced") -> Table:
+def reproduced(report: "Reproduced") -> Listing:
     """Whether the reproduced version equals the published one."""
-    table = Table(
-        show_header=False, title=f"v{report.version} reproduced from v{report.parent} and {report.n_rows} rows"
+    table = Listing(
+        show_header=False,
+        title=f"v{report.version} reproduced from v{report.parent} and {counted(report.n_rows, 'row')}",
     )
     table.add_row("[bold]verdict", "[green]identical, bit for bit[/]" if report.is_same else "[red]different[/]")
     table.add_row("published", report.expected)

@@ -6,21 +6,27 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 
-from burnish.cli.common import when
+from burnish.cli.common import out, when
+from burnish.cli.tables import Listing, plain
 from burnish.journal.story import Tree
-from burnish.journal.tables import InteractionRow
 
 MAX_CHARS = 1200
 """Characters of a message that are printed. --json prints all."""
+BEGINNING = 60
+"""Characters of a message that stand in the list of turns."""
 
 
-def listed(agent: str, rows: Sequence[tuple[InteractionRow, str]]) -> Table:
-    """One turn a line, with its training status."""
-    table = Table("turn", "version", "kind", "ended", "training", title=f"agent {agent}")
-    for row, status in rows:
-        table.add_row(row.interaction_id, f"v{row.version}", row.kind, when(row.ended_at), escape(status))
+def listed(agent: str, found: Sequence[Tree]) -> Listing:
+    """One turn a line, with its training status and the beginning of its newest message."""
+    least = ("kind", "ended", "version")
+    table = Listing("turn", "version", "kind", "ended", "training", "said", least=least, title=f"agent {agent}")
+    for line in found:
+        said = " ".join(line["prompt"].split())
+        said = said if len(said) <= BEGINNING else f"{said[:BEGINNING]}…"
+        facts = (line["turn"], f"v{line['version']}", line["kind"], when(line["ended_at"]))
+        table.add_row(*facts, escape(line["training_status"]), escape(said))
     return table
 
 
@@ -34,9 +40,10 @@ def thread(found: Sequence[Tree]) -> Group:
     return Group(*parts)
 
 
-def said(agent: str, found: Sequence[Tree]) -> Table:
+def said(agent: str, found: Sequence[Tree]) -> Listing:
     """One piece of feedback a line."""
-    table = Table("at", "source", "value", "words", "turn", "version", title=f"feedback on {agent}")
+    least = ("source", "version", "at")
+    table = Listing("at", "source", "value", "words", "turn", "version", least=least, title=f"feedback on {agent}")
     for row in found:
         values = [f"{row[name]:+g}" for name in ("rating", "score", "outcome") if row[name] is not None]
         words = " / ".join(filter(None, (row["comment"], row["correction"], row["demonstration"])))
@@ -48,9 +55,9 @@ def said(agent: str, found: Sequence[Tree]) -> Table:
 
 def shown(report: Tree) -> Group:
     """One turn with its next state, feedback, judgements, reward and training."""
-    facts = Table.grid(padding=(0, 2))
+    facts = Table.grid(Column(), Column(overflow="fold"), padding=(0, 2))
     for name in ("turn", "agent", "session", "linked_by", "kind", "route", "finish_reason", "n_tokens"):
-        facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(str(report[name])))
+        facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(plain(report[name], name)))
     facts.add_row("[bold]ended", when(report["ended_at"]))
     parts: list[RenderableType] = [facts]
     parts += [message_panel(message, "request") for message in report["messages"][-3:]]
@@ -62,7 +69,9 @@ def shown(report: Tree) -> Group:
     if report["feedback"]:
         parts.append(_feedback(report["feedback"]))
     if report["judgements"]:
-        table = Table("judge", "of", "votes", "score", "agreement", "why", "hint", "hint status", title="judgements")
+        least = ("of", "agreement", "hint status")
+        columns = ("judge", "of", "votes", "score", "agreement", "why", "hint", "hint status")
+        table = Listing(*columns, least=least, title="judgements")
         for row in report["judgements"]:
             votes = " ".join("abstain" if vote is None else f"{vote:+d}" for vote in row["votes"])
             cells = (
@@ -102,7 +111,7 @@ def _shadow_group(group: Tree) -> RenderableType:
     )
     wish = group["wish"].replace("\n", " · ") or "people's ratings of other replies"
     told = escape(f"{group['state']}{why} · graded on: {wish} · {group['n_tokens']} tokens")
-    table = Table("member", "reply", "score")
+    table = Listing("member", "reply", "score")
     if group["wish"]:  # else the live reply is no member
         table.add_row("0 (live)", "[dim]as above[/]", _score(group["score"]))
     for member in group["shadows"]:
@@ -126,8 +135,8 @@ def _next_state(next_state: Tree) -> list[RenderableType]:
     return [*parts, f"[bold]signals[/]  {escape(shown)}"] if shown else parts
 
 
-def _feedback(rows: list[Tree]) -> Table:
-    table = Table("feedback", "source", "about", "value", "words", "at", title="feedback")
+def _feedback(rows: list[Tree]) -> Listing:
+    table = Listing("feedback", "source", "about", "value", "words", "at", least=("about", "at"), title="feedback")
     for row in rows:
         words = " / ".join(filter(None, (row["comment"], row["correction"], row["demonstration"])))
         named = (("", row["rating"]), ("score", row["score"]), (row["label"] or "outcome", row["outcome"]))
@@ -144,7 +153,9 @@ def message_panel(message: Tree, title: str) -> Panel:
     for call in message.get("tool_calls") or []:
         text += f"\n{json.dumps(call.get('function', call), ensure_ascii=False)}"
     shown = text.strip() if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} … {len(text) - MAX_CHARS} more characters"
-    return Panel(escape(shown), title=f"{title} · {message.get('role', '?')}", title_align="left")
+    return Panel(
+        escape(shown), title=f"{title} · {message.get('role', '?')}", title_align="left", expand=out.is_terminal
+    )
 
 
 def _score(value: float | None) -> str:

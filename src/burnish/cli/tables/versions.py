@@ -5,17 +5,19 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 
-from burnish.cli.common import when
+from burnish.cli.common import counted, when
+from burnish.cli.tables import Listing, name_of, plain
+from burnish.cli.tables.learner import why_unused
 from burnish.journal.tables import VersionRow
 
 Tree = Mapping[str, Any]
 
 
-def listed(agent: str, rows: Sequence[VersionRow], pointed: Mapping[int, list[str]]) -> Table:
+def listed(agent: str, rows: Sequence[VersionRow], pointed: Mapping[int, list[str]]) -> Listing:
     """One version a line, the base first."""
-    table = Table("version", "state", "alias", "from", "by", "made", "files", "reason", title=f"agent {agent}")
+    table = Listing("version", "state", "alias", "from", "by", "made", "files", "reason", least=("by", "from", "files"))
+    table.title = f"agent {agent}"
     table.add_row("v0", "base", " ".join(pointed.get(0, [])), "", "", "", "", "the frozen base")
     for row in rows:
         files = "removed" if row.removed_at is not None else "pinned" if row.is_pinned else ""
@@ -28,7 +30,7 @@ def listed(agent: str, rows: Sequence[VersionRow], pointed: Mapping[int, list[st
 
 def story(report: Tree) -> Group:
     """A version's story: facts, trials, rows, and the audit log's entries about it."""
-    facts = Table(show_header=False, title=report["name"])
+    facts = Listing(show_header=False, title=report["name"])
     made_by = f"step {report['step_id']}" if report["step_id"] is not None else report["origin"]
     facts.add_row("[bold]made", f"{when(report['created_at'])} by {made_by}")
     facts.add_row("[bold]from", " ← ".join([report["name"], *report["ancestors"]]))
@@ -45,51 +47,54 @@ def story(report: Tree) -> Group:
     retention = dict(evidence.get("retention") or {})
     forgotten = retention.pop("lost", ())
     for name, value in (evidence | ({"retention": retention} if retention else {})).items():
-        facts.add_row(f"evidence: {name}", escape(str(value)))
+        facts.add_row(f"evidence: {name_of(name)}", escape(plain(value, name)))
     for row in report["canaries"]:
         facts.add_row(row["kind"], escape(f"{row['state']} compared with v{row['baseline']} {row['reason'] or ''}"))
     if report["comparisons"]:
         facts.add_row(
             "compared with the live version", ", ".join(f"{name} {n}" for name, n in report["comparisons"].items())
         )
-    facts.add_row("[bold]answered", f"{report['n_turns']} turns")
+    facts.add_row("[bold]answered", counted(report["n_turns"], "turn"))
     parts: list[RenderableType] = [facts]
     if forgotten:
-        lost = Table("forgetting prompt", "failed answer", title="forgotten")
+        lost = Listing("forgetting prompt", "failed answer", title="forgotten")
         for each in forgotten:
             lost.add_row(escape(each["prompt"]), escape(each["reply"]))
         parts.append(lost)
     if report["step"] is not None:
-        rows = Table(
+        rows = Listing(
             "turn",
             "reward at step",
             "by",
             "hint",
             "not used because",
-            title=f"made from {report['step']['n_rows']} rows",
+            least=("by", "reward at step"),
+            title=f"made from {counted(report['step']['n_rows'], 'row')}",
         )
         for row in report["step"]["rows"]:
             reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
-            why = escape(row["skipped"] or "")
-            rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), why)
+            told = (row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""))
+            rows.add_row(*told, why_unused(row))
         parts.append(rows)
     parts.append(entries(report["history"], "history"))
     return Group(*parts)
 
 
-def entries(rows: Sequence[Tree], title: str) -> Table:
+def entries(rows: Sequence[Tree], title: str) -> Listing:
     """Entries of the audit log."""
-    table = Table("at", "actor", "action", "object", "before", "after", "reason", title=title)
+    table = Listing(
+        "at", "actor", "action", "object", "before", "after", "reason", least=("before", "after"), title=title
+    )
     for row in rows:
         words = (row["actor"], row["action"], row["object"], row["before"], row["after"], row["reason"])
         table.add_row(when(row["at"]), *(escape(str(word or "")) for word in words))
     return table
 
 
-def removal(report: Tree) -> Table:
+def removal(report: Tree) -> Listing:
     """The removed files and the kept ones, with reasons."""
     verb = "would be removed" if report["dry_run"] else "removed"
-    table = Table("version", "files", "because", title=f"retention of {report['agent']}")
+    table = Listing("version", "files", "because", title=f"retention of {report['agent']}")
     everything = [
         *((n, verb, why) for n, why in report["removed"].items()),
         *((n, "kept", why) for n, why in report["kept"].items()),

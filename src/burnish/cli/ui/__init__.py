@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from burnish.cli.common import ConfigFile, Overrides, StateDir, load_settings, out
+from burnish.cli.common import ConfigFile, Overrides, StateDir, check_state, load_settings, out
 from burnish.config import Settings
 from burnish.errors import ConfigError
-from burnish.processes.parts import gateway_url, ui_url
+from burnish.processes.parts import gateway_url, listening, ui_url
 
 LINK = "ui.link"
 """The token of the one-time link to the pages, in `run/`."""
@@ -30,21 +30,24 @@ def ui(
     if not settings.gateway.ui_port:
         raise ConfigError("gateway.ui_port is 0, which means no pages; set it to a port, for example 8703")
     if gateway is None:
-        sign_in = one_time_link(settings)
-        out.print(sign_in if link else f"Sign in once: {sign_in}", highlight=False, soft_wrap=True)
+        check_state(settings)
         if link:
-            return
-    serve(settings, gateway, host)
+            return out.print(one_time_link(settings), highlight=False, soft_wrap=True)
+    serve(settings, gateway, host, tells_link=gateway is None)
 
 
-def serve(settings: Settings, gateway: str | None = None, host: str = "127.0.0.1") -> None:
-    """Serve the pages of the gateway here, or of one elsewhere."""
+def serve(settings: Settings, gateway: str | None = None, host: str = "127.0.0.1", *, tells_link: bool = False) -> None:
+    """Serve the pages of the gateway here, or of one elsewhere. The link is told when somebody listens behind it."""
     from burnish.adapters.serving.prepare import ui_key_file
     from burnish.server.ui.process import run
 
     own = {"own_key_file": ui_key_file(settings), "link_file": settings.run_dir / LINK} if gateway is None else {}
     url = gateway_url(settings) if gateway is None else gateway.rstrip("/")
-    run(settings.gateway.ui_port, url, host=host, allowed_hosts=settings.gateway.allowed_hosts, **own)
+    port = settings.gateway.ui_port
+    listener = listening(host, port, "gateway.ui_port")
+    if tells_link:
+        out.print(f"Sign in once: {one_time_link(settings)}", highlight=False, soft_wrap=True)
+    run(port, url, host=host, allowed_hosts=settings.gateway.allowed_hosts, listener=listener, **own)
 
 
 def one_time_link(settings: Settings) -> str:

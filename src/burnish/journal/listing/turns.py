@@ -63,8 +63,8 @@ def page(session: Session, agent: str, wanted: Wanted, *, before: Place | None =
     return Page(lines(session, names), str(following) if following else None, last.at if last else None)
 
 
-def found(session: Session, agent: str, wanted: Wanted, n: int) -> list[InteractionRow]:
-    """The agent's `n` newest turns that are `wanted`, however far back they are."""
+def found(session: Session, agent: str, wanted: Wanted, n: int) -> list[str]:
+    """The names of the agent's `n` newest turns that are `wanted`, newest first, however far back they are."""
     names: list[str] = []
     before: Place | None = None
     while len(names) < n:
@@ -72,8 +72,7 @@ def found(session: Session, agent: str, wanted: Wanted, n: int) -> list[Interact
         names += [place.name for place in _chosen(session, wanted, places, n - len(names))]
         if before is None:
             break
-    rows = session.scalars(select(InteractionRow).where(col(InteractionRow.interaction_id).in_(names)))
-    return sorted(rows, key=lambda row: (row.ended_at, row.interaction_id), reverse=True)
+    return names
 
 
 def newest(
