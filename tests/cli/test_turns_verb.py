@@ -140,8 +140,12 @@ def test_a_reply_is_rated_through_the_gateway(
     (tmp_path / ".burnish" / "admin.key").write_text("sk-admin\n")
     with listening(202, {"feedback_id": "f-1"}) as (port, sent):
         monkeypatch.setenv("BURNISH_GATEWAY__PORT", port)
-        assert run("turns", "rate", "t", "--bad", "--comment", "too long").out.startswith("recorded")
-        assert run("turns", "rate", "t", "--correction", "Yes.", "--json").json["feedback_id"] == "f-1"
+        assert run("turns", "rate", "t", "--bad", "--comment", "too long").out == (
+            "recorded; it counts once there is a reply t\n"
+        )
+        add_turn(journal, interaction([user("hi")], interaction_id="t"))
+        told = run("turns", "rate", "t", "--correction", "Yes.", "--json").json
+        assert told == {"status": "recorded; it counts within seconds", "feedback_id": "f-1"}
     assert sent == [
         ("/v1/feedback", "Bearer sk-admin", {"target": "t", "rating": -1.0, "comment": "too long"}),
         ("/v1/feedback", "Bearer sk-admin", {"target": "t", "correction": "Yes."}),

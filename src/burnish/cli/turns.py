@@ -18,7 +18,6 @@ from burnish.cli.common import (
     ask_gateway,
     example,
     existing,
-    load_settings,
     moment,
     out,
     print_json,
@@ -28,6 +27,7 @@ from burnish.cli.tables import turns
 from burnish.cli.tables.versions import entries
 from burnish.errors import NotFound
 from burnish.journal import story
+from burnish.journal.linked_turns import filed
 from burnish.journal.listing import feedback as said_about
 from burnish.journal.listing import turns as listing
 from burnish.journal.listing.feedback import Said
@@ -154,8 +154,12 @@ def rate(
         "correction": correction,
     }
     body = {name: value for name, value in said.items() if value is not None}
-    told = ask_gateway(load_settings(file, None, state), "/v1/feedback", body)
-    answer("recorded; it counts within seconds", told, as_json)
+    settings, journal, _ = existing(file, state, None)
+    told = ask_gateway(settings, "/v1/feedback", body)
+    with journal.read() as session:
+        is_there = bool(filed(session, [turn]))
+    when_counted = "it counts within seconds" if is_there else f"it counts once there is a reply {turn}"
+    answer(f"recorded; {when_counted}", told, as_json)
 
 
 def export(

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
-from rich.table import Table
 from rich.text import Text
 from sqlalchemy.exc import SQLAlchemyError
 
 from burnish import logs
 from burnish.adapters.registry.learning_state import LearningState, learning_state
 from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console, load_settings, out, print_json
+from burnish.cli.tables import facts
 from burnish.cli.ui import one_time_link
 from burnish.config import Settings
 from burnish.errors import ConfigError
@@ -226,7 +226,5 @@ def status(
         out.print(Text(LOW_DISK.format(figures["low_disk_gb"]), style="bold red"), soft_wrap=True)
     if figures["ingest_alarm"]:
         out.print(Text(WAITING.format(figures["ingest_lag"]), style="bold red"), soft_wrap=True)
-    shown = Table(show_header=False, title=f"agent {settings.agent.name}")
-    for key, value in figures.items():
-        shown.add_row(key.replace("_", " "), str(value))
-    out.print(shown)
+    told = {name: value for name, value in figures.items() if name not in ("learning", "serving")}
+    out.print(facts(f"agent {settings.agent.name}", told))

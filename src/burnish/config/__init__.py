@@ -380,4 +380,5 @@ def _explain(problem: Any) -> str:
             return f"unknown setting {dotted!r}; the recipe has it: learner.recipe.{dotted.removeprefix('learner.')}"
         near = difflib.get_close_matches(dotted, described(), n=1, cutoff=0.5)
         return f"unknown setting {dotted!r}" + (f"; did you mean {near[0]!r}?" if near else "; see `burnish config`")
-    return f"setting {dotted!r}: {problem['msg']} (got {problem['input']!r})"
+    said = problem["msg"].removeprefix("Value error, ")
+    return f"setting {dotted!r}: {said} (got {problem['input']!r})"
