@@ -163,8 +163,8 @@ def counted(n: int, what: str) -> str:
 
 
 def has_state(settings: config.Settings) -> bool:
-    """True if there is a journal here, or a directory for what a journal elsewhere does not hold."""
-    return (settings.state_dir if settings.journal.url else settings.state_dir / "journal.db").exists()
+    """True if there is a journal here, or a setting says where else it is."""
+    return bool(settings.journal.url) or (settings.state_dir / "journal.db").exists()
 
 
 def check_state(settings: config.Settings) -> None:

@@ -12,7 +12,8 @@ class Engine(Section):
 
     model: str = Field(
         str(SANDBOX_MODEL),
-        description="Directory (or hub name) of the base causal LM. Default: the sandbox's own model.",
+        description="Directory of the base causal LM, its hub name, or the name of a fetched one (`smollm2`). Default: "
+        "the one that the state directory was last served with, else the sandbox's own.",
     )
     urls: tuple[str, ...] = Field(
         (), description="Base URLs of vLLM servers that are already running. Empty: start one here."

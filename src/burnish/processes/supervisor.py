@@ -8,6 +8,7 @@ for has a spare: a second process that has loaded its code and waits for its tur
 import asyncio
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import sys
@@ -24,7 +25,8 @@ from burnish.processes.beats import Pulse
 
 log = structlog.get_logger()
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-HEALTHY_SECONDS = 30.0
+HEALTHY_SECONDS = 5.0
+"""Seconds of health after which the next pause is the first one again."""
 MAX_MISSED = 5
 LAST_WORDS_SECONDS = 1.0
 SPARE = "--spare"
@@ -212,6 +214,7 @@ class _Watched:
     state: PartState = PartState.STARTING
     n_restarts: int = 0
     running: Running | None = None
+    ready_at: float = math.inf
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -264,11 +267,12 @@ class Supervisor:
         """Run one part: start, watch, and start again."""
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
-            watched.state, started = PartState.STARTING, time.monotonic()
+            watched.state, watched.ready_at = PartState.STARTING, math.inf
             how = await self._live(watched)
             if self._stopping.is_set():
                 break
-            pause = FIRST_PAUSE if time.monotonic() - started > HEALTHY_SECONDS else min(LONGEST_PAUSE, 2 * pause)
+            was_healthy = time.monotonic() - watched.ready_at > HEALTHY_SECONDS
+            pause = FIRST_PAUSE if was_healthy else min(LONGEST_PAUSE, 2 * pause)
             watched.state = PartState.WAITING
             watched.n_restarts += 1
             log.warning("a part ended; it starts again", part=watched.part.name, status=how, pause=pause)
@@ -306,16 +310,14 @@ class Supervisor:
         pulse = part.pulse(running.group) if part.pulse is not None and running.group is not None else None
         check = part.is_healthy if pulse is None else _goes_on(pulse)
         if check is None:
-            watched.state = PartState.READY
-            watched.ready.set()
+            self._note_ready(watched)
             return
         deadline, n_missed = time.monotonic() + part.patience, 0
         while True:
             if await _is_healthy(check):
                 n_missed = 0
                 if watched.state is not PartState.READY:
-                    watched.state = PartState.READY
-                    watched.ready.set()
+                    self._note_ready(watched)
                     log.info("ready", part=part.name)
             else:
                 n_missed += 1
@@ -326,6 +328,11 @@ class Supervisor:
                     return
             is_quiet = watched.state is PartState.READY and not n_missed
             await asyncio.sleep(2.0 if is_quiet else 1.0 if watched.state is PartState.READY else 0.25)
+
+    @staticmethod
+    def _note_ready(watched: _Watched) -> None:
+        watched.state, watched.ready_at = PartState.READY, time.monotonic()
+        watched.ready.set()
 
     async def _end(self, watched: _Watched) -> None:
         running = watched.running
