@@ -100,7 +100,7 @@ async def test_a_part_that_dies_starts_again_with_growing_pauses_and_the_others_
 async def test_a_part_that_had_run_well_starts_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEALTHY_SECONDS", 0.0)
     with capture_logs() as log:
-        async with running(shell("a", "exit 0")) as (supervisor, _):
+        async with running(shell("a", "sleep 0.1")) as (supervisor, _):
             await until(lambda: supervisor.restarts["a"] >= 4)
     assert {entry["pause"] for entry in log if "pause" in entry} == {0.01}
 
