@@ -75,7 +75,7 @@ BAD = [
     (flip(3, "adapter_config.json"), 3, 409, "adapter_config.json"),
     (rewrite, 3, 409, "the registry knows them as"),
     (delete, 3, 409, "agent@v3 cannot be served: .*does not exist"),
-    (foreign, 5, 409, "made on base ffffffffffff…, the engine serves"),
+    (foreign, 5, 409, "made on base ffffffffffff…, but engine.model is another"),
     (candidate, 5, 409, "agent@v5 is still on trial"),
     (tombstone, 3, 409, "agent@v3 was removed .* only its record is left"),
 ]
