@@ -68,20 +68,20 @@ def make_folders(settings: Settings) -> None:
 def note_model(settings: Settings) -> None:
     """Keep the name of the model that is served, for commands that are not told it."""
     if settings.uses_sandbox:  # it is the default, wherever it is installed
-        model_file(settings).unlink(missing_ok=True)
+        _model_file(settings).unlink(missing_ok=True)
     else:
-        replace_text(model_file(settings), settings.engine.model)
+        replace_text(_model_file(settings), settings.engine.model)
 
 
 def noted_model(settings: Settings) -> str | None:
     """The model that was last served from this state directory. None if nothing was, or the sandbox's."""
     try:
-        return model_file(settings).read_text(encoding="utf-8")
+        return _model_file(settings).read_text(encoding="utf-8")
     except OSError:
         return None
 
 
-def model_file(settings: Settings) -> Path:
+def _model_file(settings: Settings) -> Path:
     return settings.state_dir / MODEL
 
 

@@ -1,6 +1,8 @@
 """`burnish up`: all parts on one machine, in one terminal. `burnish status`: their state."""
 
 import asyncio
+import contextlib
+import http.client
 import json
 import os
 import re
@@ -179,9 +181,10 @@ def _serving_fault(settings: Settings) -> str | None:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{url}/readyz", timeout=READY_SECONDS):
             return None
     except urllib.error.HTTPError as error:
-        with error:
+        with error, contextlib.suppress(ValueError, KeyError, TypeError):
             return f"the gateway at {url} is not ready: {', '.join(json.load(error)['warnings'])}"
-    except OSError:
+        return f"something else than a gateway answers at {url}; see gateway.port"
+    except (OSError, http.client.HTTPException):
         return f"no gateway answers at {url}; is `burnish up` running?"
 
 
