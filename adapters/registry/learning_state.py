@@ -107,8 +107,8 @@ def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]
         waits += f"; {n_cut} more do not count, because their length limit cut them: raise max_tokens, or add a comment"
     if n_unbacked := _unbacked(session, agent) + n_lost:
         said = "hint was" if n_unbacked == 1 else "hints were"
-        waits += f"; {n_unbacked} {said} not taught, because only one user with a name has said so: make keys with "
-        waits += "--user, or set learner.hint_quorum = 1 if you are alone"
+        waits += f"; {n_unbacked} {said} not taught, because fewer than {settings.learner.hint_quorum} users with a "
+        waits += "name have said so: make keys with --user, or set learner.hint_quorum = 1 if you are alone"
     if n_unrated and (unfit := _unfit_judge(session)) is not None:
         waits += f"; {n_unrated} replies since the last step have no rating, and {unfit}"
     elif is_alarm:

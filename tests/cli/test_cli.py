@@ -284,6 +284,8 @@ def test_status_says_that_nobody_is_answered(run: Run, journal: Journal, monkeyp
         monkeypatch.setattr(_Ready, "status", 503)
         monkeypatch.setattr(_Ready, "tree", {"status": "not ready", "warnings": ["no engine answers"]})
         assert "is not ready: no engine answers\n" in run("status", *flags).out
+        monkeypatch.setattr(_Ready, "tree", {"error": "a program that is no gateway"})
+        assert "see gateway.port\n" in run("status", *flags).out
         gateway.shutdown()
     assert run("status", *flags).out.startswith(f"no gateway answers at http://127.0.0.1:{gateway.server_port}; is")
 

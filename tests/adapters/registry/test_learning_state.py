@@ -85,8 +85,8 @@ def test_a_comment_on_a_cut_reply_that_is_not_taught_is_told_as_what_it_is(world
         cut = update(InteractionRow).where(col(InteractionRow.interaction_id) != "True-0")
         session.connection().execute(cut.values(skip_reason=UNBACKED))
     assert world.state().sentence == (
-        "waits for 3 more rated replies (1 of 4); 2 hints were not taught, because only one user with a name has said "
-        "so: make keys with --user, or set learner.hint_quorum = 1 if you are alone"
+        "waits for 3 more rated replies (1 of 4); 2 hints were not taught, because fewer than 2 users with a name have "
+        "said so: make keys with --user, or set learner.hint_quorum = 1 if you are alone"
     )
 
 
