@@ -12,8 +12,9 @@ N_TOLD = 20
 MAX_DRIFT = 1.0
 """Nats at which a prediction is no longer the base's: the base's own tokens have lost a factor e on average.
 
-The learner's own step is 0.05 nats a token (`learner.recipe.step_kl`). One token for every prompt, or no preference at
-all, is several nats away from any base with preferences (docs/decisions/0029-gate-for-any-base.md has the figures).
+The learner's own step is at most 0.08 nats a token (`learner.recipe.step_kl`). One token for every prompt, or no
+preference at all, is several nats away from any base with preferences (docs/decisions/0029-gate-for-any-base.md has the
+figures).
 """
 _LEAST = 1e-12
 """Least probability, so that no logarithm is infinite."""

@@ -39,7 +39,7 @@ from burnish.learner.safety.hint_validation import LikedReply
 from burnish.learner.safety.monitor_state import MonitorState
 from burnish.learner.safety.monitors import Level, Reading, worst
 from burnish.learner.step.influence import Gradients
-from burnish.learner.step.length import StepLength, signal
+from burnish.learner.step.length import GROUPS_SHARE, StepLength, signal
 
 BETAS = (0.9, 0.98)
 MAX_PACE = 1e4
@@ -136,7 +136,8 @@ class Trainer:
                 self.optimizer.step()
                 metrics |= self._further(batch.used, weight_factors)
                 if length is not None:
-                    metrics |= self._fit(length, batch.used, metrics["rate"])
+                    share = signal(batch.used) * (GROUPS_SHARE if not batch.trained else 1.0)
+                    metrics |= self._fit(length, share, metrics["rate"])
                     changes = length.changes()
                 if work.shrink < 1.0:
                     self.policy.shrink(work.shrink)
@@ -280,13 +281,12 @@ class Trainer:
         is_final = self.recipe.num_iterations == 1 and not self.recipe.step_kl
         return None if is_final else (self.policy.copy_adapter(), self.tensors())
 
-    def _fit(self, length: StepLength, rows: Sequence[Row], factor: float) -> dict[str, float]:
-        """Bring the step to its target KL: `step_kl`, less the less its rows teach, times the square of `factor`. It is
-        never shorter than can be measured.
+    def _fit(self, length: StepLength, share: float, factor: float) -> dict[str, float]:
+        """Bring the step to its target KL: the `share` of `step_kl` that its rows teach, times the square of `factor`.
+        It is never shorter than can be measured.
 
         The next step's learning rate follows the scale, so that there is little left to scale.
         """
-        share = signal(rows)
         target = length.reachable(self.recipe.step_kl * share * factor**2)
         scale, found = length.fit(target)
         self.pace = min(MAX_PACE, max(1.0 / MAX_PACE, self.pace * scale))

@@ -36,11 +36,11 @@ class Recipe(Section):
         "proportionally longer.",
     )
     step_kl: float = Field(
-        0.05,
+        0.08,
         ge=0,
         description="How far one step moves the policy: its KL from the policy before, in nats a token on the "
-        "step's own replies. The update is scaled to meet it. Less if few of the replies teach something. "
-        "0: no scaling, the learning rate decides.",
+        "step's own replies. The update is scaled to meet it. Less if few of the replies teach something, and a "
+        "quarter if only shadow groups do. 0: no scaling, the learning rate decides.",
     )
     learning_rate: float = Field(
         5e-4,

@@ -26,6 +26,7 @@ from burnish.learner.run import loop as loop_module
 from burnish.learner.run import reproduce
 from burnish.learner.run.loop import Loop
 from burnish.learner.run.trainer import Trainer
+from burnish.learner.step.length import GROUPS_SHARE
 
 IDS = ([10, 20, 30, 0], [11, 21, 0], [12, 22, 32, 42, 0])
 
@@ -80,6 +81,17 @@ def test_a_group_changes_nothing_of_the_live_rows_term(
         assert with_group.metrics[name] == pytest.approx(without.metrics[name], abs=1e-6)
     assert with_group.metrics["n_groups"] == 1.0 and "loss/group_gradient" not in without.metrics
     assert with_group.metrics["kl_to_base/n_rows"] == without.metrics["kl_to_base/n_rows"] + 3
+
+
+def test_a_step_from_groups_alone_is_half_as_long(
+    make_trainer: Make, make_samples: Callable[..., list[Sample]]
+) -> None:
+    alone, beside = make_trainer(step_kl=0.02), make_trainer(step_kl=0.02)
+    found = alone.step([], groups=[group_of(alone)])
+    assert found.groups == ("t0",) and found.metrics["signal"] <= GROUPS_SHARE
+    assert found.metrics["step_kl"] <= 1.25 * GROUPS_SHARE * 0.02
+    found = beside.step(make_samples(8), groups=[group_of(beside)])
+    assert found.groups == ("t0",) and found.metrics["signal"] > GROUPS_SHARE
 
 
 def test_equal_scores_give_no_gradient(make_trainer: Make) -> None:
