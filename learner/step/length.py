@@ -25,8 +25,8 @@ LEAST = {torch.bfloat16: 0.004}
 the weights, however small, measures as 0.002 nats, because other numbers are rounded (decision 73).
 """
 GROUPS_SHARE = 0.25
-"""The share of its KL that a step has which learns from groups alone: half the length. What groups teach is noisier
-than hints, and what longer steps lose of other abilities does not come back (decision 74).
+"""The share of its KL that a step has which learns from groups alone: half the length. With longer ones
+versions kept less of their other abilities (decision 74).
 """
 LARGEST_FACTOR = 5.0
 """Largest change of the length at a time. The quadratic law holds near the policy only."""
