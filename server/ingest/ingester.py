@@ -40,11 +40,13 @@ log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
 FEEDBACK_SECONDS = 168 * 3600.0
 """Seconds for which feedback waits for its reply before it expires."""
-BATCH = 256
-"""Records held at a time."""
+BATCH = 512
+"""Records in a batch."""
 BATCH_BYTES = 8 * 2**20
-"""Bytes of records after which no further one is held."""
-HOLD = 0.03
+"""Bytes of records after which a batch takes no further one."""
+N_AHEAD = 2
+"""Batches that are read before they are needed, on PostgreSQL. With one, the reader had to wait for the database."""
+HOLD = 0.06
 """Seconds that a transaction should take, because others wait for SQLite's write lock, for example a rollback."""
 FIRST_GUESS = 0.001
 """Seconds that a record takes, before any was measured."""
@@ -171,7 +173,7 @@ class Ingester:
     def _batches(
         self, segments: Sequence[tuple[Path, int]], watermark: float, damaged: dict[str, SegmentError]
     ) -> Iterator[list[_Ready]]:
-        """New records of `segments` in the order in which they ended, at most a batch in memory.
+        """New records of `segments` in the order in which they ended, in batches.
 
         A damaged segment is noted in `damaged`.
         """
@@ -188,15 +190,18 @@ class Ingester:
             yield batch
 
     def _ahead(self, batches: Iterator[list[_Ready]]) -> Iterator[list[_Ready]]:
-        """Each batch is read while the one before it is filed: the database works in processes of its own meanwhile.
+        """Batches are read while those before them are filed: the database works in processes of its own meanwhile.
 
         Where there is one writer at a time, that would only make the others wait longer.
         """
-        batch = next(batches, None)
-        while batch is not None:
-            coming = self._reader.submit(next, batches, None)
-            yield batch
-            batch = coming.result()
+        coming = deque(self._reader.submit(next, batches, None) for _ in range(N_AHEAD))
+        try:
+            while (batch := coming.popleft().result()) is not None:
+                coming.append(self._reader.submit(next, batches, None))
+                yield batch
+        finally:
+            for later in coming:
+                later.cancel()
 
     def _file_some(self, batch: list[_Ready]) -> int:
         """File `batch` in one transaction, together with the segments' offsets. Returns how many records were filed.

@@ -423,6 +423,24 @@ def test_doctor_is_content_with_the_sandbox(run: Run) -> None:
     assert shown.status == 0 and "✓ packages that serve and train are installed" in shown.out
 
 
+@pytest.mark.parametrize(
+    ("options", "prefix", "level"),
+    [
+        ("'--enable-shared'", "/home/ada/.pyenv/versions/3.11.7", "warning"),
+        ("'--enable-optimizations' '--with-lto'", "/home/ada/.local/share/uv/python", "ok"),
+        ("'--enable-shared' '--prefix=/usr'", "/usr", "ok"),
+        (None, "C:\\Python", "ok"),
+    ],
+)
+def test_doctor_warns_of_a_slow_python(
+    run: Run, monkeypatch: pytest.MonkeyPatch, options: str | None, prefix: str, level: str
+) -> None:
+    monkeypatch.setattr(doctor.machine.sysconfig, "get_config_var", {"CONFIG_ARGS": options}.get)
+    monkeypatch.setattr(doctor.machine.sys, "base_prefix", prefix)
+    _, found = findings(run)
+    assert level_of(found, "Python 3.") == level
+
+
 def test_doctor_says_who_needs_no_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     _, found = findings(run)
     assert level_of(found, "programs of the user") == "ok"

@@ -87,6 +87,13 @@ def _python(_: Settings) -> Iterator[Finding]:
         yield Finding(
             "fault", f"Python {version} is newer than vLLM and torch support", "Use Python 3.11, 3.12 or 3.13."
         )
+    elif not machine.has_fast_python():
+        yield Finding(
+            "warning",
+            f"Python {version} was built without optimisations: all work but the models' takes about a tenth longer",
+            "Use your system's Python or `uv python install`. With pyenv, build it with PYTHON_CONFIGURE_OPTS="
+            "--enable-optimizations.",
+        )
     else:
         yield Finding("ok", f"Python {version}")
 

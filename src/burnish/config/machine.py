@@ -7,6 +7,8 @@ gets every core. The learner works at the lowest priority, so it takes what the 
 import os
 import shutil
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 SMALL = 64 * 2**20
@@ -71,6 +73,15 @@ def preload() -> str | None:
             if line.strip().startswith(name + " "):
                 return line.rpartition("=> ")[2].strip()
     return None
+
+
+def has_fast_python() -> bool:
+    """True if this Python was built with profile-guided optimisation, as far as its build says.
+
+    pyenv builds without it by default. Distributions build with it and do not always say so.
+    """
+    options = sysconfig.get_config_var("CONFIG_ARGS")
+    return not options or "--enable-optimizations" in options or sys.base_prefix == "/usr"
 
 
 def _is_small(model: str) -> bool:

@@ -115,7 +115,7 @@ def _insert_row(table: Table, columns: tuple[str, ...], end: str) -> str:
 @lru_cache
 def _insert_arrays(table: Table, columns: tuple[str, ...], end: str) -> str:
     kinds = _kinds(table)
-    arrays = ", ".join(f"{'%b' if kinds[name] == 'BYTEA' else '%s'}::{kinds[name]}[]" for name in columns)
+    arrays = ", ".join(f"%b::{kinds[name]}[]" for name in columns)  # as text, every value would be searched for quotes
     return f"INSERT INTO {_head(table, columns)} SELECT * FROM unnest({arrays}) {end}"
 
 
