@@ -216,7 +216,8 @@ class Drawer:
             agent = table.agents.get(row.agent)
             n, ids = row.n_members - row.has_live, from_bytes("i", turn.token_ids)
             is_there = agent is not None and (row.version in (0, agent.live) or row.version in agent.loaded)
-            if agent is None or not is_there or time.time() > turn.ended_at + MAX_AGE:
+            is_late = time.time() > (turn.ended_at if row.has_live else row.created_at) + MAX_AGE
+            if agent is None or not is_there or is_late:
                 return _Asked(None, 0)
             tools = messages_of(session, [turn.tools_digest])[0] if turn.tools_digest else ()
             prompt = Prompt(

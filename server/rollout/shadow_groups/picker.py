@@ -21,14 +21,16 @@ from burnish.rewards import compose
 from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
 from burnish.serving_table import AgentRoute
 
+LATEST = 512
+"""Latest turns of an agent among which groups are begun."""
 LOOKED_THROUGH = 64
-"""Of the latest turns, at one look."""
+"""Of those that may get one, at one look."""
 WAITING = 8
 """Groups of an agent that may wait to be drawn. Later turns are worth more, unless a step waits for its groups."""
 _UNSPENT = (GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED)
 HOUR = 3600.0
 MAX_AGE = 1800.0
-"""Seconds after a live reply in which its group must be drawn."""
+"""Seconds after a live reply in which its group must be drawn, if the reply is a member."""
 
 
 class Picked(NamedTuple):
@@ -72,7 +74,8 @@ def eligible(session: Session, agent: str, loaded: Collection[int], settings: Se
     """Turns without a group that may get one, the latest first."""
     longest = settings.recipe.group_max_tokens
     is_loaded = col(InteractionRow.version).in_(list(loaded))
-    latest = _latest(session, agent, is_loaded, _speaks(settings))
+    is_young = col(InteractionRow.ended_at) >= time.time() - MAX_AGE
+    latest = _latest(session, agent, is_loaded, is_young, _speaks(settings))
     found = [row for row in latest if _is_fit(row, longest, settings.holdout)]
     evidence = evidence_of_all(session, [row.interaction_id for row in found])
     composed = [(row, compose(evidence[row.interaction_id])) for row in found]
@@ -88,7 +91,7 @@ def eligible(session: Session, agent: str, loaded: Collection[int], settings: Se
 
 def rateable(session: Session, agent: str, settings: Settings) -> list[Picked]:
     """Turns without a group whose prompt gets one to be scored by people's ratings of other replies, the latest first.
-    Nobody need have rated them. They carry no record and no hint.
+    Nobody need have rated them, and they may be old. They carry no record and no hint.
     """
     longest = settings.recipe.group_max_tokens
     found = _latest(session, agent)
@@ -106,7 +109,9 @@ def _is_changing(session: Session, agent: str) -> bool:
 
 def _latest(session: Session, agent: str, *conditions: Any) -> list[InteractionRow]:
     """Turns without a group that ended by themselves in text, with further `conditions`."""
-    mine = (col(InteractionRow.agent) == agent, col(InteractionRow.ended_at) >= time.time() - MAX_AGE)
+    newest = select(col(InteractionRow.interaction_id)).where(col(InteractionRow.agent) == agent)
+    newest = newest.order_by(col(InteractionRow.ended_at).desc()).limit(LATEST)
+    mine = col(InteractionRow.interaction_id).in_(newest)
     whole = (
         col(InteractionRow.is_aborted).is_(False),
         col(InteractionRow.quarantine).is_(None),
@@ -119,7 +124,7 @@ def _latest(session: Session, agent: str, *conditions: Any) -> list[InteractionR
         .where(col(ShadowGroupRow.interaction_id) == col(InteractionRow.interaction_id))
         .exists()
     )
-    wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, *conditions)
+    wanted = select(InteractionRow).where(mine, *whole, *fit, has_none, *conditions)
     return list(session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH)))
 
 

@@ -14,6 +14,7 @@ from burnish.adapters.serving.prepare import routes_file
 from burnish.journal.tables import SampleRow, StepRow
 from burnish.records import Sampling, StepOutcome
 from burnish.rewards import MIN_RATINGS
+from burnish.server.rollout.shadow_groups import picker
 from burnish.server.rollout.shadow_groups.drawer import SPARE_TOKENS, VARIED
 from burnish.serving_table import Routes
 from burnish.testing import StubEngine
@@ -30,9 +31,9 @@ async def world(tmp_path: Path) -> AsyncIterator[ShadowWorld]:
 
 
 def rate(world: ShadowWorld, n_praised: int, n_disliked: int, source: str = "user", version: int = 1) -> list[str]:
-    """A step that has learned from so many ratings of turns that are too old for a group."""
+    """A step that has learned from so many ratings of turns that get no group: they were cut off."""
     ratings = [1.0] * n_praised + [-1.0] * n_disliked
-    names = [world.turn(ended_at=1000.0) for _ in ratings]
+    names = [world.turn(finish_reason="length") for _ in ratings]
     with world.journal.write() as session:
         step = StepRow(
             agent="agent", version=version, parent=0, outcome=StepOutcome.PUBLISHED, metrics={}, started_at=0.0
@@ -106,6 +107,18 @@ async def test_the_live_version_replies_to_the_prompts_of_others(world: ShadowWo
     found = world.group(name)
     assert found is not None and (found.state, found.version) == ("drawn", 0)
     assert len(world.shadows(name)) == found.n_members == world.settings.recipe.group_size
+
+
+async def test_a_turn_of_long_ago_gets_a_group(world: ShadowWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its prompt is as good as any. Users may talk once a day. Only the agent's latest turns are looked through."""
+    name = world.turn(hint=None, ended_at=1000.0)
+    rate(world, MIN_RATINGS, MIN_RATINGS)
+    with monkeypatch.context() as small:
+        small.setattr(picker, "LATEST", 2 * MIN_RATINGS)
+        assert not await world.drawer.run_once() and world.group(name) is None
+    world.drawer._picked_at = -math.inf
+    assert await world.drawer.run_once()
+    assert (found := world.group(name)) is not None and found.state == "drawn"
 
 
 async def test_other_graders_take_what_is_loaded(tmp_path: Path) -> None:
