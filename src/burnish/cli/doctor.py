@@ -91,8 +91,8 @@ def _python(_: Settings) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"Python {version} was built without optimisations: all work but the models' takes about a tenth longer",
-            "Use your system's Python or `uv python install`. With pyenv, build it with PYTHON_CONFIGURE_OPTS="
-            "--enable-optimizations.",
+            "Make the environment again with your system's Python or one of `uv python install`. With pyenv, build it "
+            "with PYTHON_CONFIGURE_OPTS=--enable-optimizations.",
         )
     else:
         yield Finding("ok", f"Python {version}")
