@@ -17,7 +17,7 @@ import structlog
 
 from burnish.adapters.evidence.holdout import HELD_OUT, is_held_out
 from burnish.adapters.files.store import AdapterStore
-from burnish.config import Recipe
+from burnish.config import Recipe, machine
 from burnish.errors import AdapterError, LearnerError, Postponed
 from burnish.journal.hint_quorum import UNBACKED
 from burnish.learner.data import good_replies
@@ -124,6 +124,7 @@ class Loop:
         except (LearnerError, AdapterError) as error:
             self._fail(step, error)
         self._open = None
+        machine.return_free_memory()  # the next step may be hours away
         return True
 
     def _is_idle(self) -> bool:

@@ -1,6 +1,8 @@
 """What a machine gives a model: every core and some memory, and little of both for a tiny model."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,23 @@ def test_weights_are_bfloat16_where_the_processor_multiplies_it(
     assert machine.dtype(chosen, model(tmp_path, n_bytes)) == wanted
     monkeypatch.setattr(machine.shutil, "which", lambda _: "/usr/bin/nvidia-smi")
     assert machine.dtype(chosen, model(tmp_path, n_bytes)) == chosen
+
+
+def test_freed_memory_goes_back_to_the_system() -> None:
+    """In a process of its own, because the heap of this one has other holes."""
+    program = f"""
+from burnish.config import machine
+from pathlib import Path
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * {os.sysconf("SC_PAGE_SIZE")} / 2**20
+blocks = [b"x" * (100_000 + i) for i in range(2000)]
+last = b"x" * 100_000  # above the others, so that the heap cannot simply shrink
+full = resident()
+del blocks
+freed = resident()
+machine.return_free_memory()
+print(full - freed, freed - resident())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    by_itself, returned = map(float, done.stdout.split())
+    assert by_itself < 20 < 150 < returned  # MiB

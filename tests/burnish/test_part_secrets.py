@@ -64,6 +64,14 @@ def test_a_part_inherits_what_is_listed_for_it(settings: Settings, name: str, ow
     assert holders(settings, {name: "planted-value"}, "planted-value") == owners
 
 
+def test_engine_and_learner_keep_few_compiled_matrix_products_unless_the_user_wants_more(settings: Settings) -> None:
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    default = {part.name: part.environment.get(name) for part in parts_of(settings, {})}
+    assert {part: value for part, value in default.items() if value} == {"engine": "128", "learner": "128"}
+    chosen = {part.name: part.environment[name] for part in parts_of(settings, {name: "9"})}
+    assert set(chosen.values()) == {"9"}
+
+
 def test_a_judge_on_the_engine_gets_no_providers_variables() -> None:
     assert holders(Settings(), {"OPENAI_API_KEY": "planted-value"}, "planted-value") == set()
 

@@ -4,6 +4,7 @@ A model of a few million parameters is fastest on one thread, because its matric
 gets every core. The learner works at the lowest priority, so it takes what the engine leaves.
 """
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -73,6 +74,13 @@ def preload() -> str | None:
             if line.strip().startswith(name + " "):
                 return line.rpartition("=> ")[2].strip()
     return None
+
+
+def return_free_memory() -> None:
+    """Give the memory that this process has freed back to the system. Only glibc can do so, and does not by itself."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def has_fast_python() -> bool:

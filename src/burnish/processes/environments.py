@@ -20,11 +20,17 @@ SECRETS: dict[str, frozenset[str]] = {
 """Settings that open something, each with the parts that need it. The others have an empty value, which also hides that
 of a file.
 """
+CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "LRU_CACHE_CAPACITY": "64"}
+"""How many matrix products oneDNN and PyTorch keep compiled on a CPU, for the engine and the learner. There is one for
+each number of tokens. By default each library keeps 1,024, which takes hundreds of megabytes
+(docs/decisions/0077-memory-of-engine-and-learner.md).
+"""
 PLAIN = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "LANG"),
     *("LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP", "TMP", "XDG_*", "PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_*"),
     *("MALLOC_*", "GLIBC_TUNABLES", "CC", "CXX", "CPATH", "LIBRARY_PATH", "MAX_JOBS", "OMP_*", "GOMP_*", "KMP_*"),
     *("MKL_*", "OPENBLAS_*", "BLIS_*", "DNNL_*", "ONEDNN_*", "NUMEXPR_*", "TOKENIZERS_*", "TIKTOKEN_*", "RAYON_*"),
+    *CACHES,
     *("CUDA_*", "CUDNN_*", "CUBLAS_*", "NVIDIA_*", "NCCL_*", "GLOO_*", "UCX_*", "HIP_*", "HSA_*", "ROCM_*", "ROCR_*"),
     *("TORCH*", "PYTORCH_*", "TRITON_*", "FLASHINFER_*", "SAFETENSORS_*", "TRANSFORMERS_*", "HF_HOME", "HF_HUB_*"),
     *("HF_ENDPOINT", "HF_XET_*", "HUGGINGFACE_HUB_CACHE", "DO_NOT_TRACK", "SSL_*", "REQUESTS_CA_BUNDLE"),
@@ -59,6 +65,8 @@ def environment_of(part: str, settings: config.Settings, inherited: Mapping[str,
     if part == "judge" and (settings.judge.model or settings.judge.fallback_model):
         allowed += PROVIDERS
     kept = {name: value for name, value in inherited.items() if _is_plain(name) or _is_one(name, allowed)}
+    if part in ("engine", "learner"):
+        kept = CACHES | kept
     hidden = {_variable(key): "" for key, parts in SECRETS.items() if part not in parts}
     return {**kept, **config.to_environment(settings), "PYTHONUNBUFFERED": "1", **hidden}
 

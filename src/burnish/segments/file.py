@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 SHARED = b"BRN2"
 BUFFER = 128 * 1024
 """Bytes that are read at a time."""
-MAX_AGE = 3600.0
+MAX_AGE = 600.0
 """Seconds after which a file that holds something is left for a new one, so that it can be removed."""
 _STAMP = 20  # digits of a file name's time, in nanoseconds
 _ASKED = ".new-files"
