@@ -197,7 +197,7 @@ def test_every_sampled_token_has_one_id_and_one_log_prob(
 
 def complete(client: httpx.Client, **body: Any) -> Any:
     response = client.post(
-        "/v1/completions", json={"model": "base", "prompt": "hello", "max_tokens": 6, "ignore_eos": True} | body
+        "/v1/completions", json={"model": "base", "prompt": "hello", "max_tokens": 6, "ignore_eos": True, **body}
     )
     assert response.status_code == 200, response.text
     return response
